@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception */
+/*===- Piper.h - C API of Piper's passes and tools ----------------*- C -*-===*/
+
+#ifndef PIPER_PASSES_CAPI_PIPER_H
+#define PIPER_PASSES_CAPI_PIPER_H
+
+#include "mlir-c/IR.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Adds Piper's dialect and the upstream dialects, with their extensions. */
+MLIR_CAPI_EXPORTED void piperRegisterDialects(MlirDialectRegistry registry);
+
+/* Registers Piper's passes and pipelines and the upstream ones, once. */
+MLIR_CAPI_EXPORTED void piperRegisterPasses(void);
+
+/* The piper-opt tool; returns its exit code. */
+MLIR_CAPI_EXPORTED int piperOptMain(int argc, char **argv);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* PIPER_PASSES_CAPI_PIPER_H */
