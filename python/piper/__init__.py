@@ -1,2 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Piper compiles PyTorch models and declared parallel strategies into programs for many devices."""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from . import strategies
+    from .compiler import compile
+    from .directives import Strategy
+    from .errors import CompileError, PiperError, ProgramError, RankLostError, UsageError
+    from .importer.annotate import annotate, annotate_modules
+    from .mesh import Mesh
+    from .program import Program, load
+    from .verification import verify
+
+# Names are loaded when first used, so that `import piper` costs nothing.
+_HOMES = {
+    "CompileError": "errors",
+    "Mesh": "mesh",
+    "PiperError": "errors",
+    "Program": "program",
+    "ProgramError": "errors",
+    "RankLostError": "errors",
+    "Strategy": "directives",
+    "UsageError": "errors",
+    "annotate": "importer.annotate",
+    "annotate_modules": "importer.annotate",
+    "compile": "compiler",
+    "load": "program",
+    "strategies": "strategies",
+    "verify": "verification",
+}
+__all__ = [
+    "CompileError", "Mesh", "PiperError", "Program", "ProgramError", "RankLostError", "Strategy", "UsageError",
+    "annotate", "annotate_modules", "compile", "load", "strategies", "verify",
+]
+
+
+def __getattr__(name: str):
+    if name not in _HOMES:
+        raise AttributeError(f"module 'piper' has no attribute '{name}'")
+    module = importlib.import_module(f".{_HOMES[name]}", __name__)
+    value = module if name == "strategies" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES})

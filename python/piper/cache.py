@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Compiled objects on disk, by the hash of everything they depend on.
+
+Several processes may share the folder: an entry appears under its name only when it is complete, and a lock makes one process compile what others
+wait for. A folder that cannot be written to costs time, never correctness.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+_MAGIC = b"piper object 1\n"
+_DIGEST_BYTES = 32
+
+
+class CompiledObject(NamedTuple):
+    """An ELF relocatable object and what the compiler says about it."""
+
+    code: bytes
+    metadata: dict
+
+
+def default_folder() -> Path:
+    """$PIPER_CACHE_DIR, or piper/ in the user's cache folder."""
+    if chosen := os.environ.get("PIPER_CACHE_DIR"):
+        return Path(chosen)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "piper"
+
+
+def content_key(*parts: str) -> str:
+    """The hash that names an object; parts are told apart by their lengths."""
+    digest = hashlib.sha256()
+    for part in parts:
+        data = part.encode()
+        digest.update(len(data).to_bytes(8, "little"))
+        digest.update(data)
+    return digest.hexdigest()
+
+
+class ObjectCache:
+    """A folder of compiled objects. `hits` and `misses` count what was asked of it."""
+
+    def __init__(self, folder: str | os.PathLike | None = None):
+        self.folder = Path(folder) if folder is not None else default_folder()
+        self.hits = 0
+        self.misses = 0
+        self._writable = True
+
+    def get_or_make(self, key: str, make: Callable[[], CompiledObject]) -> CompiledObject:
+        """The object named `key`, made by `make` (in one process at a time) if it is absent or damaged."""
+        found = self._read(key)
+        if found is None:
+            with self._lock(key):
+                found = self._read(key)
+                if found is None:
+                    self.misses += 1
+                    made = make()
+                    self._write(key, made)
+                    return made
+        self.hits += 1
+        return found
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key[:2] / key
+
+    def _read(self, key: str) -> CompiledObject | None:
+        try:
+            data = self._path(key).read_bytes()
+        except OSError:
+            return None
+        body = data[len(_MAGIC) + _DIGEST_BYTES :]
+        if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST_BYTES]:
+            return None
+        size = int.from_bytes(body[:8], "little")
+        return CompiledObject(body[8 + size :], json.loads(body[8 : 8 + size]))
+
+    def _write(self, key: str, made: CompiledObject) -> None:
+        metadata = json.dumps(made.metadata, sort_keys=True).encode()
+        body = len(metadata).to_bytes(8, "little") + metadata + made.code
+        path = self._path(key)
+        temporary = None
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
+            with os.fdopen(handle, "wb") as file:
+                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
+            os.replace(temporary, path)
+        except OSError as error:
+            if temporary is not None:
+                with contextlib.suppress(OSError):
+                    os.unlink(temporary)
+            self._disable(error)
+
+    @contextlib.contextmanager
+    def _lock(self, key: str) -> Iterator[None]:
+        # Keys that share their first digits share a lock: a few hundred small files, however many objects.
+        path = self.folder / "locks" / key[:2]
+        try:
+            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file = open(path, "ab")
+        except OSError as error:
+            self._disable(error)
+            yield
+            return
+        with file:
+            # Closing the file gives the lock back, also when this process dies.
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def _disable(self, error: OSError) -> None:
+        if self._writable:
+            self._writable = False
+            warnings.warn(f"compiled objects are not kept: {self.folder}: {error.strerror}", RuntimeWarning, stacklevel=2)

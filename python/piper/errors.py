@@ -1,0 +1,34 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What Piper raises. The command line's exit codes follow from these: 1 failed, 2 wrong use, 3 a rank was lost."""
+
+
+class PiperError(Exception):
+    """The base of everything that Piper raises on purpose."""
+
+    exit_code = 1
+
+
+class UsageError(PiperError, ValueError):
+    """The caller gave something that cannot be used: a strategy, a batch, a file, an option."""
+
+    exit_code = 2
+
+
+class CompileError(PiperError):
+    """A phase of the compiler refused the program. `command`, where given, reproduces it with piper-opt."""
+
+    def __init__(self, message: str, command: str | None = None):
+        super().__init__(message if command is None else f"{message}\nreproduce with: {command}")
+        self.command = command
+
+
+class ProgramError(PiperError):
+    """A saved program is missing, damaged, or made for another machine or version."""
+
+    exit_code = 2
+
+
+class RankLostError(PiperError):
+    """Another rank died, hung or raised; the message names it and the action that waited for it."""
+
+    exit_code = 3
