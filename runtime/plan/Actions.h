@@ -120,9 +120,9 @@ struct CollectiveOperands {
   uint32_t root;
 };
 inline CollectiveOperands collectiveOperands(const Action &action) {
-  return {uint32_t(action.imm[0]),     action.addresses[0],
-          action.addresses[1],         DType(action.imm[1]),
-          action.imm[2],               Reduction(action.imm[3]),
+  return {uint32_t(action.imm[0]), action.addresses[0],
+          action.addresses[1],     DType(action.imm[1]),
+          action.imm[2],           Reduction(action.imm[3]),
           uint32_t(action.imm[4])};
 }
 

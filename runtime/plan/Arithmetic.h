@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Saturating arithmetic: a size that overflows becomes the largest number, which
-// no bound admits, so validation needs no overflow cases.
+// Saturating arithmetic: a size that overflows becomes the largest number,
+// which no bound admits, so validation needs no overflow cases.
 #ifndef PIPER_RUNTIME_PLAN_ARITHMETIC_H
 #define PIPER_RUNTIME_PLAN_ARITHMETIC_H
 

@@ -60,8 +60,8 @@ private:
 
   void hostValues() {
     for (const State &state : plan.states) {
-      out << name(state.kind) << " '" << state.name << "' "
-          << name(state.dtype) << "[";
+      out << name(state.kind) << " '" << state.name << "' " << name(state.dtype)
+          << "[";
       list(state.shape);
       out << "]\n";
       for (const StateSegment &s : state.segments) {

@@ -18,8 +18,8 @@ const char *name(DType type) {
 
 const char *name(Opcode opcode) {
   static constexpr const char *names[kNumOpcodes] = {
-      "launch", "copy",       "fill_zero",      "accumulate", "record",
-      "wait",   "send",       "recv",           "release",    "all_reduce",
+      "launch",         "copy",       "fill_zero", "accumulate", "record",
+      "wait",           "send",       "recv",      "release",    "all_reduce",
       "reduce_scatter", "all_gather", "broadcast", "all_to_all"};
   return names[size_t(opcode)];
 }
@@ -88,12 +88,10 @@ uint64_t extent(const Plan &plan, const Action &action, size_t i,
     break;
   }
   bool isSrc = i == 0;
-  bool wholeGroup =
-      action.opcode == Opcode::AllToAll ||
-      (action.opcode == Opcode::ReduceScatter && isSrc) ||
-      (action.opcode == Opcode::AllGather && !isSrc);
-  uint64_t bytes =
-      mulSat(action.imm[2], byteWidth(DType(action.imm[1])));
+  bool wholeGroup = action.opcode == Opcode::AllToAll ||
+                    (action.opcode == Opcode::ReduceScatter && isSrc) ||
+                    (action.opcode == Opcode::AllGather && !isSrc);
+  uint64_t bytes = mulSat(action.imm[2], byteWidth(DType(action.imm[1])));
   return wholeGroup ? mulSat(bytes, groupSize) : bytes;
 }
 

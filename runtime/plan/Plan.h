@@ -57,11 +57,11 @@ enum class Space : uint8_t {
 };
 constexpr unsigned kNumSpaces = 5;
 
-/// Byte address = base(space, index) + offset + position(communicator) * stride,
-/// where position is this rank's index inside its group of `communicator`
-/// (no communicator: -1, and the stride must be 0).
-/// Input offsets count from the start of the GLOBAL tensor: a host that holds
-/// only its own rows passes (own pointer - own first row * row bytes).
+/// Byte address = base(space, index) + offset + position(communicator) *
+/// stride, where position is this rank's index inside its group of
+/// `communicator` (no communicator: -1, and the stride must be 0). Input
+/// offsets count from the start of the GLOBAL tensor: a host that holds only
+/// its own rows passes (own pointer - own first row * row bytes).
 struct Address {
   Space space = Space::Arena;
   uint32_t index = 0;
@@ -217,7 +217,13 @@ struct RankClass {
   std::vector<BufferInfo> buffers;
 };
 
-enum class StateKind : uint8_t { Parameter, Buffer, Moment, Gradient, Constant };
+enum class StateKind : uint8_t {
+  Parameter,
+  Buffer,
+  Moment,
+  Gradient,
+  Constant
+};
 constexpr unsigned kNumStateKinds = 5;
 const char *name(StateKind kind);
 
@@ -260,8 +266,9 @@ struct Input {
   uint64_t rows = 0;
 };
 
-/// A host value (F32, F64, I64 or I32) stored at `offset` of the Scalar space of every
-/// rank before a run. Kept from run to run until given again; initially 0.
+/// A host value (F32, F64, I64 or I32) stored at `offset` of the Scalar space
+/// of every rank before a run. Kept from run to run until given again;
+/// initially 0.
 struct Scalar {
   std::string name;
   DType dtype = DType::F32;

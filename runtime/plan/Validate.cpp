@@ -21,8 +21,8 @@ bool Validator::fail(std::string message) {
   return false;
 }
 
-bool Validator::checkUnique(const std::string &name, std::set<std::string> &seen,
-                            const char *what) {
+bool Validator::checkUnique(const std::string &name,
+                            std::set<std::string> &seen, const char *what) {
   if (name.empty())
     return fail(std::string("expected a name for every ") + what);
   if (!seen.insert(name).second)
@@ -168,8 +168,8 @@ bool Validator::checkSegment(const StateSegment &segment, uint64_t width) {
   if (segment.space != Space::Arena && segment.space != Space::State)
     return fail("expected a segment in the arena or the state memory");
   const RankClass &holder = plan.classes[segment.rankClass];
-  uint64_t limit = segment.space == Space::Arena ? holder.arenaBytes
-                                                 : holder.stateBytes;
+  uint64_t limit =
+      segment.space == Space::Arena ? holder.arenaBytes : holder.stateBytes;
   uint64_t bytes = mulSat(mulSat(segment.count, segment.repeat), width);
   if (addSat(segment.byteOffset, bytes) > limit)
     return fail("segment of " + std::to_string(bytes) + " bytes at " +

@@ -56,8 +56,8 @@ bool Validator::checkAddress(const Address &address, uint32_t cls,
   case Space::Input:
     if (address.index >= plan.inputs.size())
       return fail("input " + std::to_string(address.index) + " does not exist");
-    limit = plan.inputs[address.index].rows *
-            plan.inputs[address.index].rowBytes;
+    limit =
+        plan.inputs[address.index].rows * plan.inputs[address.index].rowBytes;
     break;
   }
   if (address.space != Space::Input && address.index != 0)
@@ -70,8 +70,8 @@ bool Validator::checkAddress(const Address &address, uint32_t cls,
     return fail("expected a communicator for stride " +
                 std::to_string(address.stride));
   }
-  uint64_t end = addSat(addSat(address.offset, bytes),
-                        mulSat(position, address.stride));
+  uint64_t end =
+      addSat(addSat(address.offset, bytes), mulSat(position, address.stride));
   if (end > limit)
     return fail("address ends at " + std::to_string(end) + ", beyond the " +
                 std::to_string(limit) + " bytes of its space");
@@ -136,18 +136,17 @@ bool Validator::checkMessage(const Action &action, uint32_t cls,
     Member member = this->member(action.imm[0], rank);
     if (member.groupSize != 2 || member.position != (isSend ? 0u : 1u))
       return fail("rank " + std::to_string(rank) + " is not the " +
-                  (isSend ? "sender" : "receiver") +
-                  " of a pair of channel '" + channel.name + "'");
+                  (isSend ? "sender" : "receiver") + " of a pair of channel '" +
+                  channel.name + "'");
   }
   const Address &address = action.addresses[0];
   if (address.space == Space::Input ||
       (isSend && address.space == Space::Workspace))
     return fail("expected an address in arena, state or scalar memory");
-  std::string signature = std::to_string(action.imm[1]) + " bytes" +
-                          (action.predicate ? ", predicate " +
-                                                  std::to_string(
-                                                      action.predicate)
-                                            : "");
+  std::string signature =
+      std::to_string(action.imm[1]) + " bytes" +
+      (action.predicate ? ", predicate " + std::to_string(action.predicate)
+                        : "");
   if (isSend) {
     traffic.sends.push_back(signature);
     if (!checkStream(traffic.sendStream, stream, "sends"))
@@ -211,9 +210,8 @@ bool Validator::checkOverlap(const Action &action, uint32_t cls) {
       return address.offset + position * address.stride;
     };
     uint64_t src = begin(operands.src), dst = begin(operands.dst);
-    bool disjoint =
-        src + extent(plan, action, 0, member.groupSize) <= dst ||
-        dst + extent(plan, action, 1, member.groupSize) <= src;
+    bool disjoint = src + extent(plan, action, 0, member.groupSize) <= dst ||
+                    dst + extent(plan, action, 1, member.groupSize) <= src;
     uint64_t own = member.position * bytes;
     bool inPlace = false;
     switch (action.opcode) {
@@ -229,20 +227,20 @@ bool Validator::checkOverlap(const Action &action, uint32_t cls) {
       inPlace = src == dst;
     }
     if (!disjoint && !inPlace)
-      return fail("source at " + std::to_string(src) +
-                  " and destination at " + std::to_string(dst) +
-                  " of rank " + std::to_string(rank) +
+      return fail("source at " + std::to_string(src) + " and destination at " +
+                  std::to_string(dst) + " of rank " + std::to_string(rank) +
                   " overlap other than in place");
   }
   return true;
 }
 
-bool Validator::checkAction(const Action &action, uint32_t cls,
-                            uint32_t stream, ClassTraffic &traffic) {
+bool Validator::checkAction(const Action &action, uint32_t cls, uint32_t stream,
+                            ClassTraffic &traffic) {
   uint32_t flag = action.predicate & ~kPredicateNegated;
   if (action.predicate != 0 && (flag == 0 || flag > plan.flags.size()))
-    return fail("predicate refers to flag " + std::to_string(int64_t(flag) - 1) +
-                " of " + std::to_string(plan.flags.size()));
+    return fail("predicate refers to flag " +
+                std::to_string(int64_t(flag) - 1) + " of " +
+                std::to_string(plan.flags.size()));
   switch (action.opcode) {
   case Opcode::Launch:
     return checkLaunch(action, cls, stream);
@@ -333,9 +331,8 @@ bool Validator::checkReleases(const StreamActions &streams,
       size_t sends = traffic[uint32_t(action.imm[0])].sends.size();
       if (action.imm[1] >= sends)
         return fail("release of message " + std::to_string(action.imm[1]) +
-                    " of channel '" +
-                    plan.communicators[action.imm[0]].name + "', which sends " +
-                    std::to_string(sends));
+                    " of channel '" + plan.communicators[action.imm[0]].name +
+                    "', which sends " + std::to_string(sends));
     }
   return true;
 }
@@ -344,7 +341,8 @@ bool Validator::checkEntry(const std::string &entry, uint32_t cls,
                            ClassTraffic &traffic) {
   const RankClass &current = plan.classes[cls];
   const StreamActions &streams = current.entries.at(entry);
-  std::string place = "class " + std::to_string(cls) + ", entry '" + entry + "'";
+  std::string place =
+      "class " + std::to_string(cls) + ", entry '" + entry + "'";
   context = place;
   if (streams.size() != current.streams.size())
     return fail("expected " + std::to_string(current.streams.size()) +
@@ -355,8 +353,8 @@ bool Validator::checkEntry(const std::string &entry, uint32_t cls,
       if (!checkAction(action, cls, s, traffic)) {
         error = place + ", stream '" + current.streams[s].name + "', action " +
                 std::to_string(i) + " (" + name(action.opcode) +
-                (action.label.empty() ? "" : " '" + action.label + "'") +
-                ")" + error.substr(place.size());
+                (action.label.empty() ? "" : " '" + action.label + "'") + ")" +
+                error.substr(place.size());
         return false;
       }
     }

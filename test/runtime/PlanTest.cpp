@@ -49,8 +49,7 @@ static Plan sample() {
     compute.back().predicate = whenClear(1);
     cls.entries["step"] = {compute, comm};
     plan.classes.push_back(cls);
-    plan.outputs.push_back(
-        {"loss", DType::F32, c, at(Space::Arena, 256), {}});
+    plan.outputs.push_back({"loss", DType::F32, c, at(Space::Arena, 256), {}});
   }
   plan.states = {{"weight",
                   StateKind::Parameter,
@@ -172,18 +171,16 @@ static void refusals() {
     actions(p, 0, 0).insert(actions(p, 0, 0).begin(), wait(0));
   });
   refuse("event 7 of 1", [&](Plan &p) { actions(p, 0, 1)[0].imm[0] = 7; });
-  refuse("not the receiver", [&](Plan &p) {
-    actions(p, 0, 1)[1].opcode = Opcode::Recv;
-  });
+  refuse("not the receiver",
+         [&](Plan &p) { actions(p, 0, 1)[1].opcode = Opcode::Recv; });
   refuse("message 0 of rank 0 is 128 bytes, of rank 2 256 bytes",
          [&](Plan &p) { actions(p, 0, 1)[1].imm[1] = 128; });
   refuse("release of message 1",
          [&](Plan &p) { actions(p, 0, 1)[2].imm[1] = 1; });
   refuse("overlap other than in place",
          [&](Plan &p) { actions(p, 0, 1)[3].addresses[1].offset = 264; });
-  refuse("on one stream", [&](Plan &p) {
-    actions(p, 0, 0).push_back(actions(p, 0, 1)[3]);
-  });
+  refuse("on one stream",
+         [&](Plan &p) { actions(p, 0, 0).push_back(actions(p, 0, 1)[3]); });
   refuse("is not aligned",
          [&](Plan &p) { actions(p, 0, 1)[3].addresses[0].offset = 1026; });
   refuse("predicate refers to flag 5",
@@ -193,14 +190,15 @@ static void refusals() {
   });
   refuse("needs a workspace of 64 bytes, the stream has 8",
          [](Plan &p) { p.classes[0].streams[0].workspaceBytes = 8; });
-  refuse("collective 0 of rank 0 is all_reduce sum of 64 f32, root 0, of rank 1",
-         [&](Plan &p) {
-           RankClass alone = p.classes[0];
-           p.classes[0].ranks = {0};
-           alone.ranks = {1};
-           alone.entries["step"][1][3].imm[2] = 63;
-           p.classes.push_back(alone);
-         });
+  refuse(
+      "collective 0 of rank 0 is all_reduce sum of 64 f32, root 0, of rank 1",
+      [&](Plan &p) {
+        RankClass alone = p.classes[0];
+        p.classes[0].ranks = {0};
+        alone.ranks = {1};
+        alone.entries["step"][1][3].imm[2] = 63;
+        p.classes.push_back(alone);
+      });
   refuse("offset 8 is outside a scalar area",
          [](Plan &p) { p.classes[1].scalarBytes = 12; });
   refuse("state 'weight': segment of 256 bytes at 1000",
