@@ -1,9 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//===- PiperInterfaces.td - interfaces of the Piper dialect ---===//
+//
+// Interfaces of the Piper dialect.
 
 #ifndef PIPER_INTERFACES_TD
 #define PIPER_INTERFACES_TD
 
-include "dialect/PiperDialect.td"
+include "mlir/IR/OpBase.td"
+
+def Piper_SchedulableOpInterface : OpInterface<"SchedulableOpInterface"> {
+  let cppNamespace = "::piper";
+  let description = [{
+    An operation that a rank executes on one of its streams: compute, update, collectives, send and receive.
+    Implementations have an optional `ranks` (device group; absent = the one logical device of the imported phase), an optional
+    `stream`, variadic `after` tokens, and one token result, the last one.
+  }];
+  let methods = [
+    InterfaceMethod<"the device group, or null before placement", "::mlir::DenseI64ArrayAttr", "getRanksAttr">,
+    InterfaceMethod<"set the device group", "void", "setRanksAttr", (ins "::mlir::DenseI64ArrayAttr":$ranks)>,
+    InterfaceMethod<"the stream, or null before placement", "::mlir::FlatSymbolRefAttr", "getStreamAttr">,
+    InterfaceMethod<"set the stream", "void", "setStreamAttr", (ins "::mlir::FlatSymbolRefAttr":$stream)>,
+    InterfaceMethod<"tokens this operation waits for", "::mlir::OperandRange", "getAfter">,
+    InterfaceMethod<"tokens this operation waits for, to change", "::mlir::MutableOperandRange", "getAfterMutable">,
+    InterfaceMethod<"the token that this operation ends in", "::mlir::Value", "getToken", (ins), [{
+      return $_op->getResult($_op->getNumResults() - 1);
+    }]>,
+  ];
+}
+
+def Piper_CollectiveOpInterface : OpInterface<"CollectiveOpInterface", [Piper_SchedulableOpInterface]> {
+  let cppNamespace = "::piper";
+  let description = [{
+    A schedulable operation that every member of its device group enters together, or that pairs two groups (send and receive).
+  }];
+  let methods = [
+    InterfaceMethod<"the ranks that take part, both sides of a transfer included, in position order",
+                    "::llvm::SmallVector<int64_t>", "getParticipants">,
+    InterfaceMethod<"bytes that one member contributes", "int64_t", "getContributionBytes">,
+  ];
+}
 
 #endif // PIPER_INTERFACES_TD

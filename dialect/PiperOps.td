@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//===- PiperOps.td - umbrella of the Piper dialect ---------------------------===//
 //
-// TableGen reads this file; each group of operations has its own file.
-//
-//===----------------------------------------------------------------------===//
+// All operations of the Piper dialect.
 
 #ifndef PIPER_OPS_TD
 #define PIPER_OPS_TD
 
 include "dialect/PiperDialect.td"
 include "dialect/PiperEnums.td"
+include "dialect/PiperTypes.td"
 include "dialect/PiperInterfaces.td"
-include "dialect/PiperStreamOps.td"
+include "dialect/PiperSymbolOps.td"
+include "dialect/PiperComputeOps.td"
+include "dialect/PiperCollectiveOps.td"
+include "dialect/PiperDirectiveOps.td"
 
 #endif // PIPER_OPS_TD

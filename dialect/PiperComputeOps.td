@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//
+// The global training graph: inputs, state, compute, accumulation, update.
+
+#ifndef PIPER_COMPUTE_OPS_TD
+#define PIPER_COMPUTE_OPS_TD
+
+include "dialect/PiperDialect.td"
+include "dialect/PiperEnums.td"
+include "dialect/PiperTypes.td"
+include "dialect/PiperInterfaces.td"
+include "mlir/Interfaces/SideEffectInterfaces.td"
+include "mlir/IR/RegionKindInterface.td"
+include "mlir/IR/SymbolInterfaces.td"
+
+def Piper_GraphOp : Piper_Op<"graph", [Symbol, HasParent<"::mlir::ModuleOp">, SingleBlock, IsolatedFromAbove]> {
+  let summary = "one global DAG for the whole cluster";
+  let description = [{
+    The graph of one entry point (`step` trains, `evaluate` is forward only). A node is held once per device group, never once per rank. `rows` is the number of rows of the global batch.
+    From the scheduled phase on, the order of operations in the block is the order in which each rank issues those that concern it, per stream.
+
+    Example:
+    ```mlir
+    piper.graph @step rows 16 {
+      ...
+      piper.return %loss, %weight : tensor<f32>, tensor<f32>
+    }
+    ```
+
+    Constraints:
+    - one block, which ends in `piper.return`.
+    - `rows` is positive.
+  }];
+  let arguments = (ins SymbolNameAttr:$sym_name, ConfinedAttr<I64Attr, [IntPositive]>:$rows);
+  let regions = (region SizedRegion<1>:$body);
+  let assemblyFormat = "$sym_name `rows` $rows attr-dict-with-keyword $body";
+}
+
+def Piper_ReturnOp : Piper_Op<"return", [Terminator, HasParent<"GraphOp">]> {
+  let summary = "the sum of losses and the sum of weights";
+  let description = [{
+    The loss of a step is `loss_sum / weight_sum` over the whole global batch. From the scheduled phase on both are packed in one value that all ranks hold: `%both : tensor<2xf32>`.
+
+    Constraints:
+    - two scalars `tensor<f32>`, or one `tensor<2xf32>`.
+  }];
+  let arguments = (ins Variadic<AnyRankedTensor>:$values);
+  let assemblyFormat = "$values attr-dict `:` type($values)";
+  let hasVerifier = 1;
+}
+
+def Piper_InputOp : Piper_Op<"input", [Pure]> {
+  let summary = "a tensor of the batch";
+  let description = [{
+    `index` is the position in the flat list of tensors of the batch. With `split`, dimension 0 is the batch and each microbatch of each replica takes its rows:
+    the global batch's rows are divided over the replicas, then each replica's over its microbatches, both as `torch.tensor_split` does. `microbatch` of `num_microbatches`
+    says which part this value is.
+
+    Example:
+    ```mlir
+    %ids = piper.input "args.0" 0 split microbatch 2 of 8 : tensor<?x64xi64>
+    ```
+
+    Constraints:
+    - 0 <= microbatch < num_microbatches.
+    - a value that is not split has microbatch 0 of 1.
+  }];
+  let arguments = (ins StrAttr:$name, I64Attr:$index, UnitAttr:$split, DefaultValuedAttr<I64Attr, "0">:$microbatch, DefaultValuedAttr<I64Attr, "1">:$num_microbatches);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$name $index (`split` $split^)? (`microbatch` $microbatch `of` $num_microbatches^)? attr-dict `:` type($result)";
+  let hasVerifier = 1;
+}
+
+def Piper_ReadOp : Piper_Op<"read", [MemoryEffects<[MemRead]>]> {
+  let summary = "the value that a state or bucket has when the step begins";
+  let description = [{
+    Of a state: its tensor. Of a bucket (scheduled phase): the part that a rank keeps, `tensor<padded/n x type>` where parameters are sharded.
+
+    Example:
+    ```mlir
+    %w = piper.read @"embed.weight" : tensor<512x256xf32>
+    ```
+
+    Constraints:
+    - `source` names a state of that type, or a bucket.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$source);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$source attr-dict `:` type($result)";
+}
+
+def Piper_WriteOp : Piper_Op<"write", [MemoryEffects<[MemWrite]>]> {
+  let summary = "the value that a buffer (or a gathered bucket) has when the step ends";
+  let description = [{
+    At most one per state (or bucket) and graph: within a graph a changed buffer is an ordinary value, handed from microbatch to microbatch.
+
+    Example:
+    ```mlir
+    piper.write @"bn.running_mean", %mean : tensor<6xf32>
+    ```
+
+    Constraints:
+    - `target` names a state of kind `buffer`, or a bucket.
+    - no other write in the graph has the same target.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$target, AnyRankedTensor:$value);
+  let assemblyFormat = "$target `,` $value attr-dict `:` type($value)";
+}
+
+class Piper_SchedulableOp<string mnemonic, list<Trait> traits = []>
+    : Piper_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<Piper_SchedulableOpInterface>], traits)>;
+
+def Piper_ComputeOp : Piper_Op<"compute", [Piper_SchedulableOpInterface, AttrSizedOperandSegments]> {
+  let summary = "a call of a chunk";
+  let description = [{
+    `tags` holds the annotation indices of the chunk and, after `split`, the microbatch under the directive's `dim_name`. `microbatch` of `num_microbatches` gives the rows (see `piper.input`).
+    `ranks` is the device group; a member at position p of n works on the rows of replica p. `functions` and `variants` (scheduled phase, after
+    specialization) name the member function of each replica: replica p calls `functions[variants[p]]`.
+
+    Example:
+    ```mlir
+    %y, %saved, %token = piper.compute @block_F(%x, %w) F {stage = 0, MB = 3} microbatch 3 of 8 on [0, 1] stream @compute
+        : (tensor<?x64x256xf32>, tensor<256x256xf32>) -> (tensor<?x64x256xf32>, !piper.bundle)
+    ```
+
+    Constraints:
+    - `callee` is a chunk of the same pass (I and W: their own chunks) with as many operands and results, and types that its members' types agree with (a `?` agrees with any extent).
+    - 0 <= microbatch < num_microbatches.
+    - ranks are distinct and inside the mesh.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyType>:$inputs, Variadic<Piper_TokenType>:$after, Piper_PassKind:$pass, DictionaryAttr:$tags,
+                   DefaultValuedAttr<I64Attr, "0">:$microbatch, DefaultValuedAttr<I64Attr, "1">:$num_microbatches,
+                   OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream,
+                   OptionalAttr<FlatSymbolRefArrayAttr>:$functions, OptionalAttr<DenseI64ArrayAttr>:$variants);
+  let results = (outs Variadic<AnyType>:$outputs, Piper_TokenType:$token);
+  let assemblyFormat = [{
+    $callee `(` $inputs `)` (`after` `(` $after^ `)`)? $pass $tags (`microbatch` $microbatch `of` $num_microbatches^)? (`on` $ranks^)? (`stream` $stream^)?
+    (`functions` $functions^ $variants)? attr-dict `:` functional-type($inputs, $outputs)
+  }];
+  let hasVerifier = 1;
+}
+
+def Piper_AccumulateOp : Piper_Op<"accumulate", [Piper_SchedulableOpInterface, AttrSizedOperandSegments]> {
+  let summary = "the sum of contributions";
+  let description = [{
+    Unordered in the imported phase; scheduling sorts `contributions` in the order in which they are added (the order they are produced in), which makes the sum deterministic. With `state` it is the gradient
+    of that state (a rank adds only what its own nodes contribute; a rank of the bucket's group without any contribution has zero); without, a scalar sum over microbatches.
+
+    Example:
+    ```mlir
+    %g, %t = piper.accumulate @"embed.weight" (%g0, %g1) : tensor<512x256xf32>
+    %l, %t2 = piper.accumulate (%l0, %l1) : tensor<f32>
+    ```
+
+    Constraints:
+    - at least one contribution; all have the result's type.
+    - `state`, where given, is trainable and of that type.
+    - a state has at most one accumulate per graph in the imported phase, at most one per device group afterwards.
+  }];
+  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$state, Variadic<AnyRankedTensor>:$contributions, Variadic<Piper_TokenType>:$after,
+                   OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream);
+  let results = (outs AnyRankedTensor:$result, Piper_TokenType:$token);
+  let assemblyFormat = [{
+    ($state^)? `(` $contributions `)` (`after` `(` $after^ `)`)? (`on` $ranks^)? (`stream` $stream^)? attr-dict `:` type($contributions) `->` type($result)
+  }];
+  let hasVerifier = 1;
+}
+
+def Piper_PackOp : Piper_Op<"pack", [Pure]> {
+  let summary = "gradients of a bucket's states as one flat vector";
+  let description = [{
+    `parts[i]` is the gradient of `states[i]`; states of the bucket that are not listed contribute zero, so does the padding. No data moves: the accumulators lie inside the flat vector. With no bucket the
+    parts are scalars that are put side by side.
+
+    Example:
+    ```mlir
+    %flat = piper.pack @bucket0 [@"a.weight", @"a.bias"] (%ga, %gb) on [0, 1] : tensor<64x64xf32>, tensor<64xf32> -> tensor<4160xf32>
+    ```
+
+    Constraints:
+    - `states` are states of the bucket, one part each of that state's type; the result is `tensor<padded x type>`.
+    - without a bucket: every part is a scalar and the result has one element per part.
+  }];
+  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$bucket, OptionalAttr<FlatSymbolRefArrayAttr>:$states, Variadic<AnyRankedTensor>:$parts, OptionalAttr<DenseI64ArrayAttr>:$ranks);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "($bucket^ $states)? `(` $parts `)` (`on` $ranks^)? attr-dict `:` type($parts) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Piper_UnpackOp : Piper_Op<"unpack", [Pure]> {
+  let summary = "one state inside a bucket's flat vector";
+  let description = [{
+    A view: no data moves.
+
+    Example:
+    ```mlir
+    %w = piper.unpack @bucket0 @"a.weight" %flat : tensor<4160xf32> -> tensor<64x64xf32>
+    ```
+
+    Constraints:
+    - `state` is a state of the bucket, of the result's type; `flat` is `tensor<padded x type>`.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$bucket, FlatSymbolRefAttr:$state, AnyRankedTensor:$flat);
+  let results = (outs AnyRankedTensor:$result);
+  let assemblyFormat = "$bucket $state $flat attr-dict `:` type($flat) `->` type($result)";
+  let hasVerifier = 1;
+}
+
+def Piper_UpdateOp : Piper_Op<"update", [Piper_SchedulableOpInterface, AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
+  let summary = "the optimizer's step on a state (imported phase) or bucket (scheduled phase)";
+  let description = [{
+    The gradient is first multiplied by 1 / weight_sum (`scale`: the value packed as [loss_sum, weight_sum]; where weight_sum is 0 the update is skipped). Elementwise, so it may run on a shard: the result is the updated part of the parameters that this rank owns.
+
+    Example:
+    ```mlir
+    %t = piper.update @"embed.weight" (%g) optimizer @group0 : tensor<512x256xf32>
+    %new, %t2 = piper.update @bucket0 (%shard) scale %both optimizer @group0 on [0, 1] stream @compute : tensor<2080xf32>, tensor<2xf32> -> tensor<2080xf32>
+    ```
+
+    Constraints:
+    - `target` is a trainable state of the gradient's type, or a bucket; for a bucket the gradient is its flat vector, or its shard with `shard_optimizer`.
+    - `optimizer` names a `piper.optimizer`.
+    - `scale` and the result are present exactly for a bucket.
+  }];
+  let arguments = (ins FlatSymbolRefAttr:$target, AnyRankedTensor:$gradient, Optional<AnyRankedTensor>:$scale, Variadic<Piper_TokenType>:$after, FlatSymbolRefAttr:$optimizer,
+                   OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream);
+  let results = (outs Optional<AnyRankedTensor>:$updated, Piper_TokenType:$token);
+  let assemblyFormat = [{
+    $target `(` $gradient `)` (`scale` $scale^)? (`after` `(` $after^ `)`)? `optimizer` $optimizer (`on` $ranks^)? (`stream` $stream^)? attr-dict
+    `:` type($gradient) (`,` type($scale)^)? (`->` type($updated)^)?
+  }];
+  let hasVerifier = 1;
+}
+
+#endif // PIPER_COMPUTE_OPS_TD
