@@ -148,8 +148,8 @@ def Piper_AccumulateOp : Piper_Op<"accumulate", [Piper_SchedulableOpInterface, A
 
     Example:
     ```mlir
-    %g, %t = piper.accumulate @"embed.weight" (%g0, %g1) : tensor<512x256xf32>
-    %l, %t2 = piper.accumulate (%l0, %l1) : tensor<f32>
+    %g, %t = piper.accumulate @"embed.weight" (%g0, %g1) : tensor<512x256xf32>, tensor<512x256xf32> -> tensor<512x256xf32>
+    %l, %t2 = piper.accumulate (%l0, %l1) : tensor<f32>, tensor<f32> -> tensor<f32>
     ```
 
     Constraints:
@@ -174,7 +174,7 @@ def Piper_PackOp : Piper_Op<"pack", [Pure]> {
 
     Example:
     ```mlir
-    %flat = piper.pack @bucket0 [@"a.weight", @"a.bias"] (%ga, %gb) on [0, 1] : tensor<64x64xf32>, tensor<64xf32> -> tensor<4160xf32>
+    %flat = piper.pack @bucket0 [@"a.weight", @"a.bias"] (%ga, %gb) on [0, 1] : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<4160xf32>
     ```
 
     Constraints:
@@ -183,7 +183,7 @@ def Piper_PackOp : Piper_Op<"pack", [Pure]> {
   }];
   let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$bucket, OptionalAttr<FlatSymbolRefArrayAttr>:$states, Variadic<AnyRankedTensor>:$parts, OptionalAttr<DenseI64ArrayAttr>:$ranks);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "($bucket^ $states)? `(` $parts `)` (`on` $ranks^)? attr-dict `:` type($parts) `->` type($result)";
+  let assemblyFormat = "($bucket^ $states)? `(` $parts `)` (`on` $ranks^)? attr-dict `:` functional-type($parts, $result)";
   let hasVerifier = 1;
 }
 

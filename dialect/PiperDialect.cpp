@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//===- PiperDialect.cpp - the Piper dialect -------------------------------===//
+//===- PiperDialect.cpp - registration of the Piper dialect ---------------===//
 
 #include "dialect/PiperDialect.h"
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
 #include "llvm/ADT/TypeSwitch.h"
 
+using namespace mlir;
 using namespace piper;
 
 #include "dialect/PiperDialect.cpp.inc"
 #include "dialect/PiperEnums.cpp.inc"
 #include "dialect/PiperInterfaces.cpp.inc"
+#define GET_TYPEDEF_CLASSES
+#include "dialect/PiperTypes.cpp.inc"
 #define GET_OP_CLASSES
 #include "dialect/PiperOps.cpp.inc"
 
 void PiperDialect::initialize() {
+  addTypes<
+#define GET_TYPEDEF_LIST
+#include "dialect/PiperTypes.cpp.inc"
+      >();
   addOperations<
 #define GET_OP_LIST
 #include "dialect/PiperOps.cpp.inc"

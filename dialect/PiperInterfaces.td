@@ -35,7 +35,8 @@ def Piper_CollectiveOpInterface : OpInterface<"CollectiveOpInterface", [Piper_Sc
   let methods = [
     InterfaceMethod<"the ranks that take part, both sides of a transfer included, in position order",
                     "::llvm::SmallVector<int64_t>", "getParticipants">,
-    InterfaceMethod<"bytes that one member contributes", "int64_t", "getContributionBytes">,
+    InterfaceMethod<"bytes that one member contributes, where the type tells (bundles and `?` do not)",
+                    "std::optional<int64_t>", "getContributionBytes">,
   ];
 }
 

@@ -64,7 +64,7 @@ def Piper_StateOp : Piper_SymbolOp<"state"> {
 
     Example:
     ```mlir
-    piper.state @"embed.weight" : tensor<512x256xf32> {kind = parameter, trainable, names = ["embed.weight", "head.weight"]}
+    piper.state @"embed.weight" : tensor<512x256xf32> parameter trainable ["embed.weight", "head.weight"]
     ```
 
     Constraints:
@@ -89,8 +89,8 @@ def Piper_OptimizerOp : Piper_SymbolOp<"optimizer"> {
 
     Example:
     ```mlir
-    piper.optimizer @group0 "adamw" {config = {beta1 = 0.9 : f64, beta2 = 0.999 : f64, eps = 1.0e-8 : f64}}
-      slots ["exp_avg", "exp_avg_sq"] scalars ["step_size", "decay", "bias_correction2_sqrt"]
+    piper.optimizer @group0 "adamw" slots ["exp_avg", "exp_avg_sq"] scalars ["step_size", "decay", "bias_correction2_sqrt"]
+      config {beta1 = 0.9 : f64, beta2 = 0.999 : f64, eps = 1.0e-8 : f64}
     ```
 
     Constraints:
