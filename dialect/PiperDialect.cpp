@@ -2,6 +2,7 @@
 //===- PiperDialect.cpp - registration of the Piper dialect ---------------===//
 
 #include "dialect/PiperDialect.h"
+#include "dialect/PlanAttrs.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/IR/Builders.h"
 #include "mlir/IR/DialectImplementation.h"
@@ -13,12 +14,18 @@ using namespace piper;
 #include "dialect/PiperDialect.cpp.inc"
 #include "dialect/PiperEnums.cpp.inc"
 #include "dialect/PiperInterfaces.cpp.inc"
+#define GET_ATTRDEF_CLASSES
+#include "dialect/PiperAttrs.cpp.inc"
 #define GET_TYPEDEF_CLASSES
 #include "dialect/PiperTypes.cpp.inc"
 #define GET_OP_CLASSES
 #include "dialect/PiperOps.cpp.inc"
 
 void PiperDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "dialect/PiperAttrs.cpp.inc"
+      >();
   addTypes<
 #define GET_TYPEDEF_LIST
 #include "dialect/PiperTypes.cpp.inc"

@@ -15,6 +15,7 @@ def Piper_Dialect : Dialect {
     See README.md beside this file for the phases and what each may hold.
   }];
   let useDefaultTypePrinterParser = 1;
+  let useDefaultAttributePrinterParser = 1;
   let dependentDialects = ["::mlir::func::FuncDialect"];
 }
 

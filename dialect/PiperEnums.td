@@ -31,4 +31,25 @@ def Piper_Reduction : I32EnumAttr<"Reduction", "how a collective combines its op
   let cppNamespace = "::piper";
 }
 
+def Piper_AddressSpace : I32EnumAttr<"AddressSpace", "the memory an address points into", [
+    I32EnumAttrCase<"arena", 0>,
+    I32EnumAttrCase<"state", 1>,
+    I32EnumAttrCase<"input", 2>,
+    I32EnumAttrCase<"scalar", 3>,
+    I32EnumAttrCase<"workspace", 4>,
+    I32EnumAttrCase<"buffer", 5>, // a buffer that memory planning has not placed
+  ]> {
+  let cppNamespace = "::piper";
+}
+
+def Piper_PlanStateKind : I32EnumAttr<"PlanStateKind", "what a tensor that outlives a run is", [
+    I32EnumAttrCase<"parameter", 0>,
+    I32EnumAttrCase<"buffer", 1>,
+    I32EnumAttrCase<"moment", 2>,
+    I32EnumAttrCase<"gradient", 3>,
+    I32EnumAttrCase<"constant", 4>,
+  ]> {
+  let cppNamespace = "::piper";
+}
+
 #endif // PIPER_ENUMS_TD

@@ -4,7 +4,7 @@
 #ifndef PIPER_DIALECT_PIPERINTERFACES_H
 #define PIPER_DIALECT_PIPERINTERFACES_H
 
-#include "mlir/IR/BuiltinAttributes.h"
+#include "dialect/PiperTypes.h"
 #include "mlir/IR/OpDefinition.h"
 
 #include "dialect/PiperInterfaces.h.inc"

@@ -40,4 +40,21 @@ def Piper_CollectiveOpInterface : OpInterface<"CollectiveOpInterface", [Piper_Sc
   ];
 }
 
+def Piper_ActionOpInterface : OpInterface<"ActionOpInterface"> {
+  let cppNamespace = "::piper";
+  let description = [{
+    An action of a plan: what a stream of a rank executes.
+  }];
+  let methods = [
+    InterfaceMethod<"the stream that executes it", "::mlir::FlatSymbolRefAttr", "getStreamAttr">,
+    InterfaceMethod<"the flag under which it happens, or null", "::mlir::StringAttr", "getWhenAttr">,
+    InterfaceMethod<"what people see in traces", "::mlir::StringAttr", "getLabelAttr">,
+    InterfaceMethod<"set what people see in traces", "void", "setLabelAttr", (ins "::mlir::StringAttr":$label)>,
+    InterfaceMethod<"its place in the order of the whole cluster, or null", "::mlir::IntegerAttr", "getPositionAttr">,
+    InterfaceMethod<"set its place in the order of the whole cluster", "void", "setPositionAttr", (ins "::mlir::IntegerAttr":$position)>,
+    InterfaceMethod<"the addresses it uses, in the order of the plan's record", "::llvm::SmallVector<::piper::AddressAttr>", "getAddresses">,
+    InterfaceMethod<"replace the addresses", "void", "setAddresses", (ins "::llvm::ArrayRef<::piper::AddressAttr>":$addresses)>,
+  ];
+}
+
 #endif // PIPER_INTERFACES_TD

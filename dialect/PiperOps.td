@@ -13,5 +13,7 @@ include "dialect/PiperSymbolOps.td"
 include "dialect/PiperComputeOps.td"
 include "dialect/PiperCollectiveOps.td"
 include "dialect/PiperDirectiveOps.td"
+include "dialect/PiperPlanAttrs.td"
+include "dialect/PiperPlanOps.td"
 
 #endif // PIPER_OPS_TD
