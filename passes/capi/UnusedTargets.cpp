@@ -2,19 +2,17 @@
 //===- UnusedTargets.cpp - targets MLIR names and Piper does not link -----===//
 //
 // mlir's initializeBackendsOnce() calls the initializers of every target that
-// LLVM was configured with. Only X86 and NVPTX are linked; weak, so that an
-// LLVM whose archives bring the others along still links.
+// LLVM was configured with. Only X86 and NVPTX are linked; CMake lists the rest.
 //
 //===----------------------------------------------------------------------===//
 
 #define PIPER_UNUSED_TARGET(NAME)                                              \
-  __attribute__((weak)) void LLVMInitialize##NAME##TargetInfo() {}             \
-  __attribute__((weak)) void LLVMInitialize##NAME##Target() {}                 \
-  __attribute__((weak)) void LLVMInitialize##NAME##TargetMC() {}               \
-  __attribute__((weak)) void LLVMInitialize##NAME##AsmPrinter() {}             \
-  __attribute__((weak)) void LLVMInitialize##NAME##AsmParser() {}
+  void LLVMInitialize##NAME##TargetInfo() {}                                   \
+  void LLVMInitialize##NAME##Target() {}                                       \
+  void LLVMInitialize##NAME##TargetMC() {}                                     \
+  void LLVMInitialize##NAME##AsmPrinter() {}                                   \
+  void LLVMInitialize##NAME##AsmParser() {}
 
 extern "C" {
-PIPER_UNUSED_TARGET(AArch64)
-PIPER_UNUSED_TARGET(ARM)
+#include "passes/capi/UnusedTargets.def"
 }
