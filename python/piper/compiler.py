@@ -1,0 +1,153 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`piper.compile`: from a model and a strategy to a program, phase by phase."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from . import emit, optimizers
+from .batches import InputSpec
+from .cache import ObjectCache
+from .description import Description, StateSpec
+from .directives import Place, Replicate, Strategy
+from .errors import UsageError
+from .importer import import_model
+from .importer.imported import Imported, State
+from .importer.inputs import Batch as ImportedBatch
+from .importer.inputs import describe
+from .importer.lower import function_texts
+from .kernels import compile_functions
+from .mesh import Mesh
+from .optimizers import Group
+from .phases import Phases
+from .program import Program
+
+
+def compile(
+    model: nn.Module,
+    loss_fn: Callable,
+    batch: Any,
+    *,
+    strategy: Strategy | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    batch_dims: Mapping[str, int | None] | None = None,
+    loss_reduction: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    progress: bool = True,
+) -> Program:
+    """Compiles one training step of `model` and an evaluation to a program that is ready to run.
+
+    The program starts with the model's parameters and buffers and keeps its own from then on: neither the model nor the optimizer's moments change.
+
+    Args:
+        model: a module on the CPU. Tag its parts with `piper.annotate` or `piper.annotate_modules` where the strategy names them.
+        loss_fn: `loss_fn(output, target)`; returns a scalar that is recognised as a mean, or (sum, weight).
+        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count.
+        strategy: directives over a mesh; none is one rank.
+        optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; read again at each step, so that schedulers work. None: no updates.
+        batch_dims: input name to 0 (divided over microbatches and replicas) or None (not divided), where dim 0 does not tell.
+        loss_reduction: "mean_rows" or "sum", where `loss_fn` returns a scalar that is not recognised.
+        cache_dir: folder of compiled functions; by default $PIPER_CACHE_DIR or ~/.cache/piper.
+        progress: show a progress bar where standard error is a terminal.
+
+    Raises:
+        UsageError: the strategy, the batch or the optimizer does not fit the model.
+        ImporterError: the model cannot be imported; names the operation and its source line.
+        CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
+    """
+    strategy = strategy or Strategy(Mesh(dp=1))
+    rows = rows_of(batch, batch_dims)
+    parts = part_rows(rows, strategy.num_replicas, strategy.num_microbatches) if rows is not None else None
+    options = {"loss_reduction": loss_reduction, "batch_dims": batch_dims}
+    training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
+    evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
+    if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
+        raise UsageError(training.loss.advice)
+    strategy.check({tag for node in training.nodes for tag in node.tags})
+    groups = _groups(optimizer, training)
+    graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
+    states = emit.states_of(graphs)
+    phases = Phases(emit.module_text(graphs, function_texts(graphs), groups, strategy))
+    show = progress and int(os.environ.get("RANK", 0)) == 0
+    kernels = compile_functions(phases.functions(), ObjectCache(cache_dir), show)
+    description = Description(
+        inputs=[InputSpec(item.name, item.shape, item.dtype, item.split) for item in training.inputs.values()],
+        static=training.static,
+        rows=rows,
+        divide=training.loss.divide,
+        mesh=strategy.mesh,
+        replicas=_replicas(strategy),
+        states={name: StateSpec(state.shape, state.dtype) for name, state in states.items()},
+        names=_names(states),
+        trainable=[name for name, contributions in training.gradients.items() if contributions],
+        groups=groups,
+        updates=optimizer is not None,
+        on_update=_note_step(optimizer),
+    )
+    plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
+    program = Program(description, plan, kernels, phases.text)
+    program.write_states({name: state.value for name, state in states.items()})
+    return program
+
+
+def part_rows(rows: int, replicas: int, microbatches: int) -> list[int]:
+    """The distinct numbers of rows that a microbatch of a replica has: both divisions as torch.tensor_split does.
+
+    Raises UsageError if a part would be empty.
+    """
+    if rows < replicas * microbatches:
+        raise UsageError(
+            f"expected at least one row per microbatch: the batch has {rows} rows for {replicas} replicas x {microbatches} microbatches"
+        )
+    sizes = {part for replica in _split(rows, replicas) for part in _split(replica, microbatches)}
+    if min(sizes) < 1:
+        raise UsageError(
+            f"expected at least one row per microbatch: {rows} rows on {replicas} replicas leave one with {min(_split(rows, replicas))}"
+            f" rows for {microbatches} microbatches"
+        )
+    return sorted(sizes, reverse=True)
+
+
+def _split(rows: int, parts: int) -> list[int]:
+    return [rows // parts + (index < rows % parts) for index in range(parts)]
+
+
+def rows_of(batch: Any, batch_dims: Mapping[str, int | None] | None) -> int | None:
+    """Rows of the global batch, or None if nothing of it is divided."""
+    return describe(ImportedBatch.of(batch), batch_dims)[2]
+
+
+def _groups(optimizer: torch.optim.Optimizer | None, training: Imported) -> list[Group]:
+    names = {id(state.value): state.name for state in training.states.values() if state.trainable}
+    if optimizer is not None:
+        return optimizers.read(optimizer, names)
+    # The plan has updates, which never run.
+    options = {"lr": 0.0, "weight_decay": 0.0, "momentum": 0.0, "dampening": 0.0, "nesterov": False, "maximize": False}
+    flags = {flag: False for flag in optimizers.RULES["sgd"].flags}
+    return [Group("group0", "sgd", flags, [], options, list(names.values()))]
+
+
+def _note_step(optimizer: torch.optim.Optimizer | None) -> Callable[[], None]:
+    def note() -> None:
+        # What torch's own step does for schedulers, which warn if it never ran.
+        optimizer._opt_called = True
+
+    return note if optimizer is not None else lambda: None
+
+
+def _replicas(strategy: Strategy) -> list[tuple[int, int]]:
+    result = [(0, 1)] * strategy.mesh.size
+    for directive in strategy.directives:
+        if isinstance(directive, (Place, Replicate)):
+            for position, rank in enumerate(directive.devices):
+                result[rank] = (position, len(directive.devices))
+    return result
+
+
+def _names(states: Mapping[str, State]) -> dict[str, str]:
+    return {name: state.name for state in states.values() if state.persistent for name in state.all_names}

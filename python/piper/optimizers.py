@@ -1,0 +1,183 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Optimizers: which update rule each parameter group of a torch optimizer has, and the numbers that each step needs.
+
+Rules are elementwise formulas that the compiler knows by name (passes/plan materializes them). Every number is handed over before each step, because
+learning-rate schedulers and users change param_groups while training; only flags are compiled in.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .errors import UsageError
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One update rule.
+
+    Attributes:
+        flags: option names that are compiled in, as truth values.
+        slots: the moments that each parameter owns, given the flags.
+        scalars: the numbers of step t (1 at the first step) by name, from the options of the group.
+    """
+
+    flags: tuple[str, ...]
+    slots: Callable[[Mapping[str, bool]], list[str]]
+    scalars: Callable[[Mapping[str, Any], int], dict[str, float]]
+
+
+def _sgd_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
+    return {
+        "lr": float(options["lr"]),
+        "weight_decay": float(options["weight_decay"]),
+        "momentum": float(options["momentum"]),
+        # The first momentum is the gradient itself, whatever the dampening.
+        "gradient_factor": 1.0 if step == 1 else 1.0 - float(options["dampening"]),
+    }
+
+
+def _adam_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
+    beta1, beta2 = (float(beta) for beta in options["betas"])
+    lr, weight_decay = float(options["lr"]), float(options["weight_decay"])
+    return {
+        "decay": 1.0 - lr * weight_decay if options.get("decoupled_weight_decay") else weight_decay,
+        "one_minus_beta1": 1.0 - beta1,
+        "beta2": beta2,
+        "one_minus_beta2": 1.0 - beta2,
+        "step_size": lr / (1.0 - beta1**step),
+        "bias_correction2_sqrt": math.sqrt(1.0 - beta2**step),
+        "eps": float(options["eps"]),
+    }
+
+
+def _adam_slots(flags: Mapping[str, bool]) -> list[str]:
+    return ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if flags["amsgrad"] else [])
+
+
+_ADAM = Rule(("amsgrad", "maximize"), _adam_slots, _adam_scalars)
+RULES: dict[str, Rule] = {
+    "sgd": Rule(
+        ("momentum", "nesterov", "maximize"),
+        lambda flags: ["momentum_buffer"] if flags["momentum"] else [],
+        _sgd_scalars,
+    ),
+    "adam": _ADAM,
+    "adamw": _ADAM,
+}
+# Options of torch.optim that choose an implementation and leave the formula as it is.
+_IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "params", "initial_lr", "max_lr", "min_lr", "name"}
+_OPTIONS = {
+    "sgd": {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "base_momentum", "max_momentum"},
+    "adam": {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"},
+}
+_OPTIONS["adamw"] = _OPTIONS["adam"]
+
+
+@dataclass
+class Group:
+    """A parameter group as it was compiled: `options` is the torch optimizer's own dict and is read again at each step."""
+
+    name: str
+    rule: str
+    flags: dict[str, bool]
+    slots: list[str]
+    options: Mapping[str, Any]
+    parameters: list[str]
+
+    def scalars(self, step: int) -> dict[str, float]:
+        """The numbers of step `step` (1 at the first). Raises UsageError if an option that is compiled in has changed."""
+        for flag in RULES[self.rule].flags:
+            if bool(self.options[flag]) != self.flags[flag]:
+                raise UsageError(
+                    f"optimizer option '{flag}' was {self.flags[flag]} when the program was compiled, got"
+                    f" {self.options[flag]!r}: compile again"
+                )
+        return RULES[self.rule].scalars(self.options, step)
+
+    def to_mlir(self) -> str:
+        """The `piper.optimizer` operation."""
+        slots, scalars = (", ".join(f'"{name}"' for name in names) for names in (self.slots, self.scalars(1)))
+        config = ", ".join(f"{name} = {'true' if value else 'false'}" for name, value in self.flags.items())
+        return f'piper.optimizer @{self.name} "{self.rule}" slots [{slots}] scalars [{scalars}] config {{{config}}}'
+
+
+def rule_of(optimizer: Any) -> str:
+    """The rule that a torch optimizer follows. Raises UsageError for one that Piper has no rule for."""
+    import torch
+
+    known = {torch.optim.SGD: "sgd", torch.optim.Adam: "adam", torch.optim.AdamW: "adamw"}
+    # A subclass may override the formula.
+    if type(optimizer) not in known:
+        names = ", ".join(cls.__name__ for cls in known)
+        raise UsageError(f"expected one of torch.optim's {names} as optimizer, got {type(optimizer).__name__}")
+    if optimizer.state:
+        raise UsageError("expected an optimizer that has taken no step yet: its moments would be lost")
+    return known[type(optimizer)]
+
+
+def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
+    """The groups of a torch optimizer that own trainable parameters.
+
+    names: the state name of each trainable parameter of the model, by id(parameter).
+    Raises UsageError for an unknown optimizer or option, a parameter of another model, and trainable parameters in no group.
+    """
+    rule = rule_of(optimizer)
+    groups = []
+    seen: set[str] = set()
+    for index, options in enumerate(optimizer.param_groups):
+        unknown = sorted(set(options) - _OPTIONS[rule] - _IMPLEMENTATION)
+        if unknown:
+            raise UsageError(f"optimizer group {index}: unknown option '{unknown[0]}'")
+        trainable = [parameter for parameter in options["params"] if parameter.requires_grad]
+        foreign = [parameter for parameter in trainable if id(parameter) not in names]
+        if foreign:
+            raise UsageError(
+                f"optimizer group {index}: a parameter of shape {tuple(foreign[0].shape)} does not belong to the model"
+            )
+        # torch lets a group's decoupled_weight_decay differ from the class.
+        name = "adamw" if rule != "sgd" and options.get("decoupled_weight_decay") else "adam" if rule != "sgd" else rule
+        parameters = list(dict.fromkeys(names[id(parameter)] for parameter in trainable))
+        seen.update(parameters)
+        if parameters:
+            flags = {flag: bool(options[flag]) for flag in RULES[name].flags}
+            groups.append(Group(f"group{index}", name, flags, RULES[name].slots(flags), options, parameters))
+    missing = [name for name in dict.fromkeys(names.values()) if name not in seen]
+    if missing:
+        raise UsageError(
+            f"expected every trainable parameter in the optimizer, '{missing[0]}' is in no group: add it, or freeze it with"
+            " requires_grad_(False)"
+        )
+    return groups
+
+
+def restore(saved: Sequence[Mapping[str, Any]]) -> list[Group]:
+    """Groups of a saved program: options are plain dicts that the user may change between steps."""
+    return [
+        Group(item["name"], item["rule"], item["flags"], item["slots"], dict(item["options"]), item["parameters"])
+        for item in saved
+    ]
+
+
+def describe(groups: Sequence[Group]) -> list[dict[str, Any]]:
+    """What `restore` reads: JSON values only."""
+    return [
+        {
+            "name": group.name,
+            "rule": group.rule,
+            "flags": group.flags,
+            "slots": group.slots,
+            "options": {key: _plain(group.options[key]) for key in sorted(_OPTIONS[group.rule] & set(group.options))},
+            "parameters": group.parameters,
+        }
+        for group in groups
+    ]
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, (bool, int, str)) or value is None else float(value)

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Runs the compiler's phases on a module: scheduling, planning, and the export of the plan."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from .errors import CompileError
+
+# The pipelines in order, and the phase that each ends in.
+PIPELINES = {"scheduled": "piper-schedule-pipeline", "planned": "piper-plan-pipeline"}
+
+
+class Phases:
+    """A module on its way from the imported to the planned phase. `text[phase]` is what each phase left behind."""
+
+    def __init__(self, imported: str):
+        """Runs every pipeline on the text of an imported module. Raises CompileError with a command that reproduces a failure."""
+        from piper._mlir import ir
+
+        self.text: dict[str, str] = {"imported": imported}
+        self._context = ir.Context()
+        with self._context:
+            self._module = self._parse(imported)
+            for phase, pipeline in PIPELINES.items():
+                self._run(pipeline)
+                self.text[phase] = self._print()
+
+    def functions(self) -> dict[str, str]:
+        """Every function that the plan launches, as a module of its own with one public function, by name."""
+        from piper._mlir import ir
+
+        with self._context:
+            launched = {ir.StringAttr(op.attributes["name"]).value for op in self._kernels()}
+            result = {}
+            for op in self._module.body.operations:
+                if op.operation.name == "func.func" and ir.StringAttr(op.attributes["sym_name"]).value in launched:
+                    result[ir.StringAttr(op.attributes["sym_name"]).value] = _standalone(op)
+            return result
+
+    def export(self, workspace_bytes: Mapping[str, int]) -> bytes:
+        """The plan's binary form. `workspace_bytes`: scratch that each function needs, by name."""
+        from piper._mlir._mlir_libs import _piper
+
+        try:
+            return _piper.export_plan(self._module.operation, dict(workspace_bytes))
+        except (RuntimeError, ValueError) as error:
+            raise CompileError(f"the plan cannot be exported: {error}") from None
+
+    def _kernels(self) -> Iterator:
+        return (op for op in self._module.body.operations if op.operation.name == "piper.plan.kernel")
+
+    def _parse(self, text: str):
+        from piper._mlir import ir
+
+        try:
+            return ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise CompileError(str(error), f"piper-opt {_keep(text)}") from None
+
+    def _run(self, pipeline: str) -> None:
+        from piper._mlir import ir
+        from piper._mlir.passmanager import PassManager
+
+        before = self._print(locations=True)
+        try:
+            PassManager.parse(f"builtin.module({pipeline})").run(self._module.operation)
+        except ir.MLIRError as error:
+            raise CompileError(str(error), f"piper-opt --{pipeline} {_keep(before)}") from None
+
+    def _print(self, locations: bool = False) -> str:
+        return self._module.operation.get_asm(enable_debug_info=locations) + "\n"
+
+
+def _standalone(function) -> str:
+    copy = function.operation.clone()
+    if "sym_visibility" in copy.attributes:
+        del copy.attributes["sym_visibility"]
+    return "module {\n" + copy.get_asm(use_local_scope=True) + "\n}\n"
+
+
+def _keep(text: str) -> Path:
+    """Saves the input of a failed pass for piper-opt."""
+    handle, name = tempfile.mkstemp(prefix="piper-", suffix=".mlir", dir=os.environ.get("PIPER_REPRODUCER_DIR"))
+    with os.fdopen(handle, "w") as file:
+        file.write(text)
+    return Path(name)

@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A compiled program: it holds the training state and runs steps."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from . import saved
+from .batches import Batch, bind, from_call
+from .cache import CompiledObject
+from .description import Description
+from .errors import UsageError
+from .execution import Execution
+
+
+class Program:
+    """A compiled training step and evaluation, with parameters, buffers and moments of its own.
+
+    Every method that computes is collective: under torchrun all ranks call it, in the same order. A batch is given as `(x, y)`, as `(x, target=y)`, with
+    further arguments of the model by position or by name, or as one `dict(args=…, kwargs=…, target=…)`. Tensors are the global batch's; with `local=True` those
+    that are divided hold this process's rows only.
+    """
+
+    def __init__(
+        self,
+        description: Description,
+        plan: bytes,
+        kernels: Mapping[str, CompiledObject],
+        texts: Mapping[str, str],
+        optimizer_steps: Mapping[str, int] | None = None,
+    ):
+        self._description = description
+        self._plan = plan
+        self._kernels = dict(kernels)
+        self._texts = dict(texts)
+        self._steps = {group.name: 0 for group in description.groups} | dict(optimizer_steps or {})
+        # Whether the accumulators hold gradients of steps without update.
+        self._accumulating = False
+        self._execution = Execution(plan, {name: item.code for name, item in self._kernels.items()})
+
+    def step(self, *args: Any, update: bool = True, local: bool = False, **kwargs: Any) -> torch.Tensor:
+        """Trains on one global batch; returns its loss, a 0-dim float32 tensor.
+
+        update=False adds the gradients up and leaves the parameters; the next step with update applies the whole sum, divided by the weights of all its batches.
+        Raises UsageError for a batch of another shape, dtype or number of rows, RankLostError if another rank is gone.
+        """
+        if update and not self._description.updates:
+            raise UsageError("the program was compiled without an optimizer: give one to piper.compile, or use gradients()")
+        flags = {"buffers"} | ({"reduce", "update"} if update else set()) | (set() if self._accumulating else {"fresh"})
+        scalars = self._scalars() if update else {}
+        outputs = self._run("step", flags, from_call(args, kwargs), local, scalars)
+        self._accumulating = not update
+        if update and outputs.get("weight_total", outputs["weight_sum"]) != 0:
+            self._steps = {name: count + 1 for name, count in self._steps.items()}
+            self._description.on_update()
+        return self._loss(outputs)
+
+    def evaluate(self, *args: Any, local: bool = False, **kwargs: Any) -> torch.Tensor:
+        """The loss of one global batch in eval mode, a 0-dim float32 tensor; nothing changes."""
+        return self._loss(self._run("evaluate", set(), from_call(args, kwargs), local, {}))
+
+    def gradients(self, *args: Any, local: bool = False, **kwargs: Any) -> dict[str, torch.Tensor]:
+        """The full gradient of the global loss for every trainable parameter that has one, by its first name; nothing changes.
+
+        Runs the step's own plan up to the updates, so this is what an optimizer step would use.
+        """
+        if self._accumulating:
+            raise UsageError("gradients() would drop what step(update=False) has accumulated: take a step with update first")
+        outputs = self._run("step", {"fresh", "reduce"}, from_call(args, kwargs), local, {})
+        weight = outputs["weight_sum"]
+        result = {}
+        for name in self._description.trainable:
+            total = self._execution.read_gradient(name)
+            result[name] = total / weight if weight != 0 else torch.zeros_like(total)
+        return result
+
+    def state_dict(self) -> dict[str, torch.Tensor]:
+        """Parameters and persistent buffers under the model's own names, in full. Names of one tied tensor share one copy."""
+        states = {state: None for state in self._description.names.values()}
+        values = {state: self._execution.read_state(state) for state in states}
+        return {name: values[state] for name, state in self._description.names.items()}
+
+    def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
+        """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and misshapen entries; then nothing has changed."""
+        names = self._description.names
+        problems = [f"'{name}' is missing" for name in names if name not in state_dict]
+        problems += [f"'{name}' is unknown" for name in state_dict if name not in names]
+        states = self._description.states
+        for name, state in names.items():
+            if name in state_dict and tuple(state_dict[name].shape) != tuple(states[state].shape):
+                problems.append(f"'{name}' expected shape {tuple(states[state].shape)}, got {tuple(state_dict[name].shape)}")
+        if problems:
+            raise UsageError("the state dict does not fit: " + "; ".join(problems))
+        self.write_states({state: state_dict[name] for name, state in names.items()})
+
+    def optimizer_state_dict(self) -> dict[str, Any]:
+        """Steps taken by group, and each parameter's moments in full: {"steps": {group: n}, "state": {parameter: {slot: tensor}}}."""
+        state = {
+            parameter: {slot: self._execution.read_state(f"{parameter}/{slot}") for slot in group.slots}
+            for group in self._description.groups
+            for parameter in group.parameters
+            if parameter in self._description.trainable
+        }
+        return {"steps": dict(self._steps), "state": state}
+
+    def load_optimizer_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Sets what `optimizer_state_dict` gives. Raises UsageError if groups, parameters or slots differ; then nothing has changed."""
+        moments = {}
+        for group in self._description.groups:
+            for parameter in group.parameters:
+                if parameter not in self._description.trainable:
+                    continue
+                given = state_dict.get("state", {}).get(parameter, {})
+                if set(given) != set(group.slots):
+                    raise UsageError(f"'{parameter}' expected the moments {group.slots}, got {sorted(given)}")
+                for slot, value in given.items():
+                    if tuple(value.shape) != tuple(self._description.states[parameter].shape):
+                        raise UsageError(f"'{parameter}' expected moments of its own shape, got {tuple(value.shape)}")
+                    moments[f"{parameter}/{slot}"] = value
+        steps = state_dict.get("steps", {})
+        if set(steps) != set(self._steps):
+            raise UsageError(f"expected steps of the groups {sorted(self._steps)}, got {sorted(steps)}")
+        for name, value in moments.items():
+            self._execution.write_state(name, value)
+        self._steps = dict(steps)
+
+    @property
+    def param_groups(self) -> list[Mapping[str, Any]]:
+        """The optimizer's options by group, as they are read at each step: torch's own dicts, or plain ones of a loaded program."""
+        return [group.options for group in self._description.groups]
+
+    def ir(self, phase: str) -> str:
+        """The program as MLIR at the end of a phase: "imported", "scheduled" or "planned"."""
+        if phase not in self._texts:
+            raise UsageError(f"expected a phase out of {', '.join(self._texts)}, got {phase!r}")
+        return self._texts[phase]
+
+    def trace(self, *args: Any, local: bool = False, **kwargs: Any) -> tuple[torch.Tensor, list[Any]]:
+        """One training step that is also measured: its loss, and what every rank of this process did when."""
+        self._execution.start_trace()
+        loss = self.step(*args, local=local, **kwargs)
+        return loss, self._execution.trace()
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes the program with its state as a folder that `piper.load` reads, also on a machine without the model."""
+        if self._accumulating:
+            raise UsageError("accumulated gradients are not saved: take a step with update first")
+        saved.write(path, self._description, self._plan, self._kernels, self._texts, self._read_all(), self._steps)
+
+    def write_states(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Sets states by name."""
+        for name, value in values.items():
+            expected = self._description.states[name]
+            self._execution.write_state(name, value.detach().to(expected.dtype).cpu().contiguous())
+
+    def close(self) -> None:
+        """Ends the program's threads and frees its memory."""
+        self._execution.close()
+
+    def _read_all(self) -> dict[str, torch.Tensor]:
+        moments = [
+            f"{parameter}/{slot}"
+            for group in self._description.groups
+            for parameter in group.parameters
+            if parameter in self._description.trainable
+            for slot in group.slots
+        ]
+        return {name: self._execution.read_state(name) for name in [*self._description.states, *moments]}
+
+    def _run(
+        self, entry: str, flags: set[str], batch: Batch, local: bool, scalars: Mapping[str, float]
+    ) -> dict[str, float]:
+        rows = self._description.local_rows(self._execution.ranks) if local else None
+        tensors = bind(batch, self._description.inputs, self._description.static, rows)
+        first = rows[0] if rows is not None else 0
+        return self._execution.run(entry, flags, tensors, scalars, first_row=first)
+
+    def _scalars(self) -> dict[str, float]:
+        return {
+            f"{group.name}.{name}": value
+            for group in self._description.groups
+            for name, value in group.scalars(self._steps[group.name] + 1).items()
+        }
+
+    def _loss(self, outputs: Mapping[str, float]) -> torch.Tensor:
+        weight = outputs["weight_sum"] if self._description.divide else 1.0
+        value = outputs["loss_sum"] / weight if weight != 0 else float("nan")
+        return torch.tensor(value, dtype=torch.float32)
+
+
+def load(path: str | os.PathLike) -> Program:
+    """Reads a program folder and starts it with the state it was saved with.
+
+    Raises ProgramError if a file is missing or damaged, or if the program needs instructions that this machine lacks.
+    """
+    parts = saved.read(path)
+    program = Program(parts.description, parts.plan, parts.kernels, parts.texts, parts.steps)
+    for name, value in parts.states.items():
+        program._execution.write_state(name, value)
+    return program

@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What every rank did during one step, as a picture."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+
+
+class Span(NamedTuple):
+    """One action of one stream of one rank; times in seconds, on one clock for all ranks."""
+
+    rank: int
+    stream: str
+    label: str
+    opcode: str
+    start: float
+    end: float
+
+
+COLORS = {
+    "forward": "#7fb3e6",
+    "backward": "#f2a65a",
+    "update": "#8cc98c",
+    "communication": "#c39bd3",
+    "waiting": "#e8e8e8",
+    "other": "#bdbdbd",
+}
+_WAITING = {"wait", "release", "recv"}
+_COMMUNICATION = {"send", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"}
+
+
+def kind(span: Span) -> str:
+    """The colour class of a span."""
+    if span.opcode in _WAITING:
+        return "waiting"
+    if span.opcode in _COMMUNICATION:
+        return "communication"
+    first = span.label.split(" ", 1)[0]
+    return {"F": "forward", "B": "backward", "I": "backward", "W": "backward", "update": "update"}.get(first, "other")
+
+
+def draw(path: str | os.PathLike, spans: Iterable[Span], title: str = "one step") -> None:
+    """Writes a PNG with one row per stream of each rank, time in milliseconds from the first action, microbatch numbers where they fit."""
+    spans = [span for span in spans if span.end > span.start]
+    origin = min((span.start for span in spans), default=0.0)
+    length = max((span.end for span in spans), default=0.0) - origin
+    rows = _rows(spans)
+    figure = Figure(figsize=(12, 0.9 + 0.42 * max(len(rows), 1)), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    for span in spans:
+        row = rows.index((span.rank, span.stream))
+        start, width = (span.start - origin) * 1e3, (span.end - span.start) * 1e3
+        axes.barh(row, width, left=start, height=0.8, color=COLORS[kind(span)], edgecolor="white", linewidth=0.3)
+        number = _microbatch(span.label)
+        if number is not None and width > length * 1e3 * 0.012 and kind(span) in ("forward", "backward"):
+            axes.text(start + width / 2, row, number, ha="center", va="center", fontsize=7)
+    axes.set_yticks(range(len(rows)), [f"rank {rank} {stream}" for rank, stream in rows], fontsize=8)
+    axes.invert_yaxis()
+    axes.set_xlabel("milliseconds")
+    axes.set_title(title, fontsize=10)
+    used = {kind(span) for span in spans}
+    axes.legend(
+        handles=[Patch(color=color, label=name) for name, color in COLORS.items() if name in used],
+        loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False,
+    )
+    figure.savefig(path, dpi=120)
+
+
+def _rows(spans: Sequence[Span]) -> list[tuple[int, str]]:
+    # A rank's computing comes first.
+    return sorted({(span.rank, span.stream) for span in spans}, key=lambda row: (row[0], row[1] != "compute", row[1]))
+
+
+def _microbatch(label: str) -> str | None:
+    found = re.search(r"\bMB=(\d+)", label)
+    return found.group(1) if found else None

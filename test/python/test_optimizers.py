@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The numbers of the update rules: with them, the formulas give what torch.optim gives."""
+
+import pytest
+import torch
+
+import piper
+from piper import optimizers
+
+
+def sgd(p, g, slots, s, flags):
+    g = (-g if flags["maximize"] else g) + s["weight_decay"] * p
+    if flags["momentum"]:
+        buffer = slots["momentum_buffer"]
+        buffer.copy_(s["momentum"] * buffer + s["gradient_factor"] * g)
+        g = g + s["momentum"] * buffer if flags["nesterov"] else buffer.clone()
+    return p - s["lr"] * g
+
+
+def adam(p, g, slots, s, flags, decoupled):
+    g = -g if flags["maximize"] else g
+    if decoupled:
+        p = p * s["decay"]
+    else:
+        g = g + s["decay"] * p
+    m, v = slots["exp_avg"], slots["exp_avg_sq"]
+    m.copy_(m + s["one_minus_beta1"] * (g - m))
+    v.copy_(v * s["beta2"] + s["one_minus_beta2"] * g * g)
+    if flags["amsgrad"]:
+        v = slots["max_exp_avg_sq"].copy_(torch.maximum(slots["max_exp_avg_sq"], v))
+    return p - s["step_size"] * (m / (v.sqrt() / s["bias_correction2_sqrt"] + s["eps"]))
+
+
+FORMULAS = {
+    "sgd": sgd,
+    "adam": lambda *args: adam(*args, decoupled=False),
+    "adamw": lambda *args: adam(*args, decoupled=True),
+}
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda p: torch.optim.SGD(p, lr=0.1),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, weight_decay=0.01),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, dampening=0.3),
+        lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.1, maximize=True),
+        lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1),
+        lambda p: torch.optim.AdamW(p, lr=0.01, betas=(0.8, 0.95), eps=1e-6),
+        lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.3, amsgrad=True),
+        lambda p: torch.optim.AdamW(p, lr=0.01, maximize=True),
+        lambda p: torch.optim.Adam(p, lr=0.01, decoupled_weight_decay=True, weight_decay=0.2, amsgrad=True),
+    ],
+)
+def test_scalars_give_torchs_updates(make):
+    generator = torch.Generator().manual_seed(0)
+    parameter = torch.nn.Parameter(torch.randn(64, generator=generator, dtype=torch.float64))
+    optimizer = make([parameter])
+    (group,) = optimizers.read(optimizer, {id(parameter): "w"})
+    ours = parameter.detach().clone()
+    slots = {slot: torch.zeros_like(ours) for slot in group.slots}
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1.0 / (1 + step))
+    for step in range(1, 6):
+        gradient = torch.randn(64, generator=generator, dtype=torch.float64)
+        ours = FORMULAS[group.rule](ours, gradient, slots, group.scalars(step), group.flags)
+        parameter.grad = gradient
+        optimizer.step()
+        scheduler.step()
+        torch.testing.assert_close(ours, parameter.detach(), rtol=1e-12, atol=1e-12)
+
+
+def test_text_form():
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    (group,) = optimizers.read(torch.optim.AdamW([parameter], amsgrad=True), {id(parameter): "w"})
+    assert group.to_mlir() == (
+        'piper.optimizer @group0 "adamw" slots ["exp_avg", "exp_avg_sq", "max_exp_avg_sq"] scalars ["decay", "one_minus_beta1",'
+        ' "beta2", "one_minus_beta2", "step_size", "bias_correction2_sqrt", "eps"] config {amsgrad = true, maximize = false}'
+    )
+
+
+def test_groups_keep_their_own_options_and_names():
+    a, b, frozen = (torch.nn.Parameter(torch.zeros(2)) for _ in range(3))
+    frozen.requires_grad_(False)
+    optimizer = torch.optim.SGD([{"params": [frozen]}, {"params": [b], "lr": 0.5}, {"params": [a]}], lr=0.1)
+    groups = optimizers.read(optimizer, {id(a): "a", id(b): "b"})
+    assert [(g.name, g.parameters, g.scalars(1)["lr"]) for g in groups] == [("group1", ["b"], 0.5), ("group2", ["a"], 0.1)]
+    optimizer.param_groups[1]["lr"] = 0.25
+    assert groups[0].scalars(1)["lr"] == 0.25
+    optimizer.param_groups[1]["nesterov"] = True
+    with pytest.raises(piper.UsageError, match="option 'nesterov' was False when the program was compiled, got True"):
+        groups[0].scalars(1)
+
+
+def test_saved_groups_come_back():
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    groups = optimizers.read(torch.optim.AdamW([parameter], lr=3e-4), {id(parameter): "w"})
+    again = optimizers.restore(optimizers.describe(groups))
+    assert again[0].scalars(7) == groups[0].scalars(7)
+    assert again[0].to_mlir() == groups[0].to_mlir()
+
+
+def test_what_cannot_be_followed_is_refused():
+    inside, outside = torch.nn.Parameter(torch.zeros(3)), torch.nn.Parameter(torch.zeros(5))
+    with pytest.raises(piper.UsageError, match="SGD, Adam, AdamW as optimizer, got RMSprop"):
+        optimizers.read(torch.optim.RMSprop([inside]), {id(inside): "w"})
+    with pytest.raises(piper.UsageError, match=r"a parameter of shape \(5,\) does not belong to the model"):
+        optimizers.read(torch.optim.SGD([inside, outside], lr=1), {id(inside): "w"})
+    with pytest.raises(piper.UsageError, match="'b' is in no group"):
+        optimizers.read(torch.optim.SGD([inside], lr=1), {id(inside): "w", id(outside): "b"})
+    used = torch.optim.SGD([inside], lr=1, momentum=0.9)
+    inside.grad = torch.ones(3)
+    used.step()
+    with pytest.raises(piper.UsageError, match="taken no step yet"):
+        optimizers.read(used, {id(inside): "w"})
