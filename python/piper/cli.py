@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The command line: `piper train`, `piper compile` and `piper verify` for a user's model file.
+
+Exit codes: 0 done, 1 failed, 2 wrong use, 3 a rank was lost.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, Any, Optional
+
+import typer
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
+
+ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.py", help="a file with build() -> (model, loss_fn, batches)")]
+StrategyFile = Annotated[Optional[Path], typer.Option("--strategy", help="a JSON strategy over the mesh")]  # noqa: UP045
+MeshOption = Annotated[str, typer.Option("--mesh", help="axes and ranks, as in pp=2,dp=2")]
+ScheduleOption = Annotated[str, typer.Option("--schedule", help="pipeline schedule: 1f1b or gpipe")]
+MicrobatchOption = Annotated[int, typer.Option("--microbatches", min=1, help="microbatches of each replica")]
+ZeroOption = Annotated[int, typer.Option("--zero", min=0, max=3, help="what replicas shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + parameters")]
+BucketOption = Annotated[float, typer.Option("--bucket-size", help="MiB of gradients reduced at once")]
+LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of AdamW, where the file has no optimizer(model)")]
+
+
+@app.command()
+def train(
+    model: ModelFile,
+    steps: Annotated[int, typer.Option("--steps", min=1)] = 100,
+    mesh: MeshOption = "dp=1",
+    strategy: StrategyFile = None,
+    schedule: ScheduleOption = "1f1b",
+    microbatches: MicrobatchOption = 1,
+    zero: ZeroOption = 0,
+    bucket_size: BucketOption = 25.0,
+    lr: LearningRate = 1e-3,
+    save: Annotated[Optional[Path], typer.Option("--save", help="folder for the trained program")] = None,  # noqa: UP045
+) -> None:
+    """Trains a model and shows its loss."""
+    user = _load(model)
+    plan = _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size)
+    program = _compile(user, plan, lr)
+    start = time.monotonic()
+    for step in range(steps):
+        loss = program.step(user.batch(step)).item()
+        _say(f"step {step + 1:6d}  loss {loss:10.6f}  {(time.monotonic() - start) / (step + 1):8.3f} s/step")
+    if save is not None:
+        program.save(save)
+        _say(f"saved to {save}")
+    program.close()
+
+
+@app.command("compile")
+def compile_(
+    model: ModelFile,
+    output: Annotated[Path, typer.Option("--output", "-o", help="folder for the program")],
+    mesh: MeshOption = "dp=1",
+    strategy: StrategyFile = None,
+    schedule: ScheduleOption = "1f1b",
+    microbatches: MicrobatchOption = 1,
+    zero: ZeroOption = 0,
+    bucket_size: BucketOption = 25.0,
+    lr: LearningRate = 1e-3,
+) -> None:
+    """Compiles a model to a program folder, with the MLIR of every phase in it."""
+    user = _load(model)
+    program = _compile(user, _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size), lr)
+    program.save(output)
+    program.close()
+    _say(f"saved to {output}")
+
+
+@app.command()
+def verify(
+    model: ModelFile,
+    steps: Annotated[int, typer.Option("--steps", min=1)] = 3,
+    mesh: MeshOption = "dp=1",
+    strategy: StrategyFile = None,
+    schedule: ScheduleOption = "1f1b",
+    microbatches: MicrobatchOption = 1,
+    zero: ZeroOption = 0,
+    bucket_size: BucketOption = 25.0,
+    lr: LearningRate = 1e-3,
+) -> None:
+    """Compares losses, gradients and parameters with plain PyTorch's; exit code 1 if they differ."""
+    import piper
+
+    user = _load(model)
+    plan = _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size)
+    batches = [user.batch(step) for step in range(steps)]
+    report = piper.verify(user.model, user.loss_fn, batches, strategy=plan, optimizer=_optimizer(user, lr))
+    _say(str(report))
+    raise typer.Exit(0 if report.ok else 1)
+
+
+def main() -> None:
+    """Runs the command line; every error that Piper raises becomes one message and its exit code."""
+    from .errors import PiperError
+
+    try:
+        app()
+    except PiperError as error:
+        print(f"piper: error: {error}", file=sys.stderr)
+        sys.exit(error.exit_code)
+
+
+def _load(path: Path) -> Any:
+    from . import userfile
+
+    return userfile.load(path)
+
+
+def _strategy(user: Any, mesh: str, file: Path | None, schedule: str, microbatches: int, zero: int, bucket: float) -> Any:
+    import piper
+
+    ranks = _mesh(mesh)
+    if file is not None:
+        return piper.Strategy.load(file, ranks)
+    if user.strategy is not None:
+        return user.strategy(ranks)
+    if "pp" in ranks.shape:
+        return piper.strategies.pipeline(ranks, schedule, microbatches, zero, bucket)
+    return piper.strategies.data_parallel(ranks, zero, bucket, microbatches)
+
+
+def _mesh(text: str) -> Any:
+    import piper
+
+    axes = {}
+    for part in text.split(","):
+        name, _, extent = part.partition("=")
+        if not name.strip().isidentifier() or not extent.strip().isdigit():
+            raise piper.UsageError(f"--mesh: expected axes and ranks such as pp=2,dp=2, got {text!r}")
+        axes[name.strip()] = int(extent)
+    return piper.Mesh(**axes)
+
+
+def _optimizer(user: Any, lr: float) -> Any:
+    import torch
+
+    trainable = [parameter for parameter in user.model.parameters() if parameter.requires_grad]
+    return user.optimizer(user.model) if user.optimizer is not None else torch.optim.AdamW(trainable, lr=lr)
+
+
+def _compile(user: Any, strategy: Any, lr: float) -> Any:
+    import piper
+
+    return piper.compile(
+        user.model, user.loss_fn, user.batch(0), strategy=strategy, optimizer=_optimizer(user, lr)
+    )
+
+
+def _say(text: str) -> None:
+    if int(os.environ.get("RANK", 0)) == 0:
+        print(text, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The same training in plain PyTorch, to compare with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import nn
+
+from .importer.inputs import Batch, describe
+from .importer.loss import loss_pair
+
+
+class Reference:
+    """A copy of a model and its optimizer, trained by PyTorch in `dtype`.
+
+    parts: (replicas, microbatches) that it goes through one after the other, replica by replica; (1, 1) takes the whole batch at once.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        loss_fn: Callable,
+        optimizer: torch.optim.Optimizer,
+        dtype: torch.dtype,
+        parts: tuple[int, int],
+        batch_dims: Mapping[str, int | None] | None = None,
+        loss_reduction: str | None = None,
+    ):
+        self._model = copy.deepcopy(model)
+        self._loss_fn = copy.deepcopy(loss_fn) if isinstance(loss_fn, nn.Module) else loss_fn
+        self._optimizer = _copy_optimizer(optimizer, model, self._model)
+        self._model.to(dtype)
+        if isinstance(self._loss_fn, nn.Module):
+            self._loss_fn.to(dtype)
+        self._dtype = dtype
+        self._parts = parts
+        self._batch_dims = batch_dims
+        self._reduction = loss_reduction
+
+    def step(self, batch: Any) -> float:
+        """One optimizer step; the loss of the batch."""
+        loss, weight = self._backward(batch)
+        if weight != 0:
+            self._optimizer.step()
+        return loss
+
+    def gradients(self, batch: Any) -> dict[str, torch.Tensor]:
+        """Gradients of the loss by parameter name; buffers and parameters stay as they are."""
+        buffers = {name: value.clone() for name, value in self._model.named_buffers()}
+        self._backward(batch)
+        result = {
+            name: parameter.grad.clone() for name, parameter in self._model.named_parameters() if parameter.grad is not None
+        }
+        with torch.no_grad():
+            for name, value in self._model.named_buffers():
+                value.copy_(buffers[name])
+        return result
+
+    def parameters(self) -> dict[str, torch.Tensor]:
+        """Parameters by name."""
+        return {name: parameter.detach() for name, parameter in self._model.named_parameters()}
+
+    def _backward(self, batch: Any) -> tuple[float, float]:
+        self._optimizer.zero_grad(set_to_none=True)
+        losses, weights, divide = [], [], True
+        for part, rows in self._divide(Batch.of(batch)):
+            output = self._model(*part.args, **part.kwargs)
+            total, weight, form = loss_pair(self._loss_fn, output, part.target, self._reduction, rows)
+            total.backward()
+            losses.append(total.item())
+            weights.append(weight.item())
+            divide = form.divide
+        scale = sum(weights) if divide else 1.0
+        for parameter in self._model.parameters():
+            if parameter.grad is not None:
+                parameter.grad = parameter.grad / scale if scale else torch.zeros_like(parameter.grad)
+        return (sum(losses) / scale if scale else float("nan")), scale
+
+    def _divide(self, batch: Batch) -> Iterator[tuple[Batch, int | None]]:
+        inputs, _, rows = describe(batch, self._batch_dims)
+        batch = batch.map(lambda _, value: self._convert(value))
+        if rows is None:
+            yield batch, None
+            return
+        replicas, microbatches = self._parts
+        for replica in torch.arange(rows).tensor_split(replicas):
+            for chosen in replica.tensor_split(microbatches):
+                yield batch.map(lambda name, value, c=chosen: value[c] if name in inputs and inputs[name].split else value), len(chosen)
+
+    def _convert(self, value: Any) -> Any:
+        floating = isinstance(value, torch.Tensor) and value.is_floating_point()
+        return value.to(self._dtype) if floating else value
+
+
+def _copy_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, copied: nn.Module) -> torch.optim.Optimizer:
+    replacement = {id(old): new for old, new in zip(model.parameters(), copied.parameters(), strict=True)}
+    groups = [
+        {**group, "params": [replacement[id(parameter)] for parameter in group["params"] if id(parameter) in replacement]}
+        for group in optimizer.param_groups
+    ]
+    # Every group holds all its options; a default lr is what SGD asks for.
+    return type(optimizer)(groups, lr=optimizer.defaults["lr"])

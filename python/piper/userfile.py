@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Model files of the command line: what a user's Python file has to define.
+
+    def build():                # -> (model, loss_fn, batches); batches is a list, or a function step -> batch
+        ...
+    def optimizer(model):       # optional; AdamW with --lr if absent
+        ...
+    def strategy(mesh):         # optional; used unless options of the command line say otherwise
+        ...
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .errors import UsageError
+
+
+class UserModel(NamedTuple):
+    """What a model file defines."""
+
+    model: Any
+    loss_fn: Callable
+    batch: Callable[[int], Any]
+    # How many different batches there are; None if they never end.
+    num_batches: int | None
+    optimizer: Callable | None
+    strategy: Callable | None
+
+
+def load(path: Path) -> UserModel:
+    """Runs a model file. Raises UsageError if it is missing or lacks `build`, or if `build` returns something else."""
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file")
+    module = _execute(path)
+    build = getattr(module, "build", None)
+    if not callable(build):
+        raise UsageError(f"{path}: expected a function build() that returns (model, loss_fn, batches)")
+    built = build()
+    if not isinstance(built, tuple) or len(built) != 3:
+        raise UsageError(f"{path}: expected build() to return (model, loss_fn, batches), got {type(built).__name__}")
+    model, loss_fn, batches = built
+    batch, count = _batches(batches, path)
+    return UserModel(model, loss_fn, batch, count, getattr(module, "optimizer", None), getattr(module, "strategy", None))
+
+
+def _execute(path: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    # The file may import its neighbours, and what it defines must be found by name.
+    sys.path.insert(0, str(path.parent.resolve()))
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def _batches(batches: Any, path: Path) -> tuple[Callable[[int], Any], int | None]:
+    if callable(batches):
+        return batches, None
+    if isinstance(batches, Sequence) and batches:
+        return lambda step: batches[step % len(batches)], len(batches)
+    raise UsageError(f"{path}: expected batches to be a non-empty list or a function of the step, got {type(batches).__name__}")
