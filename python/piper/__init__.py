@@ -34,8 +34,20 @@ _HOMES = {
     "verify": "verification",
 }
 __all__ = [
-    "CompileError", "Mesh", "PiperError", "Program", "ProgramError", "RankLostError", "Strategy", "UsageError",
-    "annotate", "annotate_modules", "compile", "load", "strategies", "verify",
+    "CompileError",
+    "Mesh",
+    "PiperError",
+    "Program",
+    "ProgramError",
+    "RankLostError",
+    "Strategy",
+    "UsageError",
+    "annotate",
+    "annotate_modules",
+    "compile",
+    "load",
+    "strategies",
+    "verify",
 ]
 
 

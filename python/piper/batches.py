@@ -44,7 +44,9 @@ def as_batch(batch: Any) -> Batch:
         return Batch(tuple(args), dict(batch.get("kwargs") or {}), batch.get("target"))
     if isinstance(batch, (tuple, list)) and len(batch) >= 2:
         return Batch(tuple(batch[:-1]), {}, batch[-1])
-    raise UsageError(f"expected a batch (args..., target) or dict(args=..., kwargs=..., target=...), got {type(batch).__name__}")
+    raise UsageError(
+        f"expected a batch (args..., target) or dict(args=..., kwargs=..., target=...), got {type(batch).__name__}"
+    )
 
 
 def is_batch_dict(value: Any) -> bool:
@@ -103,7 +105,9 @@ def bind(
         if name not in static:
             raise UsageError(f"'{name}' is not part of the batch that the program was compiled for")
         if isinstance(value, torch.Tensor) or value != static[name]:
-            raise UsageError(f"'{name}' was {static[name]!r} when the program was compiled, got {value!r}: compile again for it")
+            raise UsageError(
+                f"'{name}' was {static[name]!r} when the program was compiled, got {value!r}: compile again for it"
+            )
     for name in static:
         if name not in leaves and static[name] is not None:
             raise UsageError(f"expected a batch with '{name}' = {static[name]!r}, which was compiled in")

@@ -78,7 +78,10 @@ class ObjectCache:
         except OSError:
             return None
         body = data[len(_MAGIC) + _DIGEST_BYTES :]
-        if not data.startswith(_MAGIC) or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST_BYTES]:
+        if (
+            not data.startswith(_MAGIC)
+            or hashlib.sha256(body).digest() != data[len(_MAGIC) : len(_MAGIC) + _DIGEST_BYTES]
+        ):
             return None
         size = int.from_bytes(body[:8], "little")
         return CompiledObject(body[8 + size :], json.loads(body[8 : 8 + size]))
@@ -119,4 +122,6 @@ class ObjectCache:
     def _disable(self, error: OSError) -> None:
         if self._writable:
             self._writable = False
-            warnings.warn(f"compiled objects are not kept: {self.folder}: {error.strerror}", RuntimeWarning, stacklevel=2)
+            warnings.warn(
+                f"compiled objects are not kept: {self.folder}: {error.strerror}", RuntimeWarning, stacklevel=2
+            )

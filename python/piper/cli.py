@@ -21,9 +21,16 @@ StrategyFile = Annotated[Optional[Path], typer.Option("--strategy", help="a JSON
 MeshOption = Annotated[str, typer.Option("--mesh", help="axes and ranks, as in pp=2,dp=2")]
 ScheduleOption = Annotated[str, typer.Option("--schedule", help="pipeline schedule: 1f1b or gpipe")]
 MicrobatchOption = Annotated[int, typer.Option("--microbatches", min=1, help="microbatches of each replica")]
-ZeroOption = Annotated[int, typer.Option("--zero", min=0, max=3, help="what replicas shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + parameters")]
+ZeroOption = Annotated[
+    int,
+    typer.Option(
+        "--zero", min=0, max=3, help="what replicas shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + parameters"
+    ),
+]
 BucketOption = Annotated[float, typer.Option("--bucket-size", help="MiB of gradients reduced at once")]
-LearningRate = Annotated[float, typer.Option("--lr", help="learning rate of AdamW, where the file has no optimizer(model)")]
+LearningRate = Annotated[
+    float, typer.Option("--lr", help="learning rate of AdamW, where the file has no optimizer(model)")
+]
 
 
 @app.command()
@@ -113,7 +120,9 @@ def _load(path: Path) -> Any:
     return userfile.load(path)
 
 
-def _strategy(user: Any, mesh: str, file: Path | None, schedule: str, microbatches: int, zero: int, bucket: float) -> Any:
+def _strategy(
+    user: Any, mesh: str, file: Path | None, schedule: str, microbatches: int, zero: int, bucket: float
+) -> Any:
     import piper
 
     ranks = _mesh(mesh)
@@ -148,9 +157,7 @@ def _optimizer(user: Any, lr: float) -> Any:
 def _compile(user: Any, strategy: Any, lr: float) -> Any:
     import piper
 
-    return piper.compile(
-        user.model, user.loss_fn, user.batch(0), strategy=strategy, optimizer=_optimizer(user, lr)
-    )
+    return piper.compile(user.model, user.loss_fn, user.batch(0), strategy=strategy, optimizer=_optimizer(user, lr))
 
 
 def _say(text: str) -> None:

@@ -93,13 +93,17 @@ class Description:
         """The description in a manifest. Raises ProgramError if it is not one."""
         try:
             return cls(
-                inputs=[InputSpec(name, tuple(shape), _dtype(dtype), split) for name, shape, dtype, split in data["inputs"]],
+                inputs=[
+                    InputSpec(name, tuple(shape), _dtype(dtype), split) for name, shape, dtype, split in data["inputs"]
+                ],
                 static=data["static"],
                 rows=data["rows"],
                 divide=data["divide"],
                 mesh=Mesh(**data["mesh"]),
                 replicas=[tuple(item) for item in data["replicas"]],
-                states={name: StateSpec(tuple(shape), _dtype(dtype)) for name, (shape, dtype) in data["states"].items()},
+                states={
+                    name: StateSpec(tuple(shape), _dtype(dtype)) for name, (shape, dtype) in data["states"].items()
+                },
                 names=data["names"],
                 trainable=data["trainable"],
                 groups=optimizers.restore(data["optimizer"]),

@@ -91,7 +91,9 @@ def _indent(text: str) -> str:
 def _state(state: State) -> str:
     names = ", ".join(json.dumps(name) for name in state.all_names)
     trainable = " trainable" if state.trainable else ""
-    return f"piper.state {symbol(state.name)} : {tensor_type(state.shape, state.dtype)} {state.kind}{trainable} [{names}]"
+    return (
+        f"piper.state {symbol(state.name)} : {tensor_type(state.shape, state.dtype)} {state.kind}{trainable} [{names}]"
+    )
 
 
 def _chunk(family: Family, graphs: Sequence[Graph]) -> str:

@@ -33,7 +33,9 @@ def normalize(filter: Mapping[str, int | str | None], where: str) -> Filter:
                 raise UsageError(f"{where}: expected PASS to be one of F, B, I, W (or BI, BW), got {value!r}")
         elif isinstance(value, str) and re.fullmatch(r"\d+", value):
             value = int(value)
-        elif value is not None and value != "*" and (isinstance(value, bool) or not isinstance(value, int) or value < 0):
+        elif (
+            value is not None and value != "*" and (isinstance(value, bool) or not isinstance(value, int) or value < 0)
+        ):
             raise UsageError(f"{where}: expected an index, '*' or None for tag '{tag}', got {value!r}")
         result[tag] = value
     return result

@@ -34,7 +34,9 @@ def write(path: str | os.PathLike, description: Mapping[str, Any], files: Mappin
         "format": FORMAT,
         "version": VERSION,
         **description,
-        "files": {name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()},
+        "files": {
+            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()
+        },
     }
     temporary = None
     try:
@@ -64,7 +66,9 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, bytes]]:
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ProgramError(f"{folder / _MANIFEST}: expected the manifest of a {FORMAT}")
     if manifest.get("version") != VERSION:
-        raise ProgramError(f"{folder}: expected version {VERSION}, got {manifest.get('version')!r}: save it again with this piper")
+        raise ProgramError(
+            f"{folder}: expected version {VERSION}, got {manifest.get('version')!r}: save it again with this piper"
+        )
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise ProgramError(f"{folder / _MANIFEST}: expected a list of files")

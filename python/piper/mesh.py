@@ -48,7 +48,9 @@ class Mesh:
             if isinstance(rank, bool) or not isinstance(rank, int):
                 raise UsageError(f"expected a rank (an integer), got {rank!r}")
             if not 0 <= rank < self.size:
-                raise UsageError(f"expected a device inside the mesh of {self.size} ranks (0 to {self.size - 1}), got {rank}")
+                raise UsageError(
+                    f"expected a device inside the mesh of {self.size} ranks (0 to {self.size - 1}), got {rank}"
+                )
         if len(set(ranks)) != len(ranks):
             raise UsageError(f"expected distinct devices, got {ranks}")
         return ranks

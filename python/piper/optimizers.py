@@ -69,7 +69,17 @@ RULES: dict[str, Rule] = {
     "adamw": _ADAM,
 }
 # Options of torch.optim that choose an implementation and leave the formula as it is.
-_IMPLEMENTATION = {"foreach", "fused", "capturable", "differentiable", "params", "initial_lr", "max_lr", "min_lr", "name"}
+_IMPLEMENTATION = {
+    "foreach",
+    "fused",
+    "capturable",
+    "differentiable",
+    "params",
+    "initial_lr",
+    "max_lr",
+    "min_lr",
+    "name",
+}
 _OPTIONS = {
     "sgd": {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "base_momentum", "max_momentum"},
     "adam": {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"},

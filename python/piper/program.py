@@ -49,7 +49,9 @@ class Program:
         Raises UsageError for a batch of another shape, dtype or number of rows, RankLostError if another rank is gone.
         """
         if update and not self._description.updates:
-            raise UsageError("the program was compiled without an optimizer: give one to piper.compile, or use gradients()")
+            raise UsageError(
+                "the program was compiled without an optimizer: give one to piper.compile, or use gradients()"
+            )
         flags = {"buffers"} | ({"reduce", "update"} if update else set()) | (set() if self._accumulating else {"fresh"})
         scalars = self._scalars() if update else {}
         outputs = self._run("step", flags, from_call(args, kwargs), local, scalars)
@@ -69,7 +71,9 @@ class Program:
         Runs the step's own plan up to the updates, so this is what an optimizer step would use.
         """
         if self._accumulating:
-            raise UsageError("gradients() would drop what step(update=False) has accumulated: take a step with update first")
+            raise UsageError(
+                "gradients() would drop what step(update=False) has accumulated: take a step with update first"
+            )
         outputs = self._run("step", {"fresh", "reduce"}, from_call(args, kwargs), local, {})
         weight = outputs["weight_sum"]
         result = {}
@@ -92,7 +96,9 @@ class Program:
         states = self._description.states
         for name, state in names.items():
             if name in state_dict and tuple(state_dict[name].shape) != tuple(states[state].shape):
-                problems.append(f"'{name}' expected shape {tuple(states[state].shape)}, got {tuple(state_dict[name].shape)}")
+                problems.append(
+                    f"'{name}' expected shape {tuple(states[state].shape)}, got {tuple(state_dict[name].shape)}"
+                )
         if problems:
             raise UsageError("the state dict does not fit: " + "; ".join(problems))
         self.write_states({state: state_dict[name] for name, state in names.items()})

@@ -53,7 +53,9 @@ class Reference:
         buffers = {name: value.clone() for name, value in self._model.named_buffers()}
         self._backward(batch)
         result = {
-            name: parameter.grad.clone() for name, parameter in self._model.named_parameters() if parameter.grad is not None
+            name: parameter.grad.clone()
+            for name, parameter in self._model.named_parameters()
+            if parameter.grad is not None
         }
         with torch.no_grad():
             for name, value in self._model.named_buffers():
@@ -89,7 +91,12 @@ class Reference:
         replicas, microbatches = self._parts
         for replica in torch.arange(rows).tensor_split(replicas):
             for chosen in replica.tensor_split(microbatches):
-                yield batch.map(lambda name, value, c=chosen: value[c] if name in inputs and inputs[name].split else value), len(chosen)
+                yield (
+                    batch.map(
+                        lambda name, value, c=chosen: value[c] if name in inputs and inputs[name].split else value
+                    ),
+                    len(chosen),
+                )
 
     def _convert(self, value: Any) -> Any:
         floating = isinstance(value, torch.Tensor) and value.is_floating_point()
@@ -99,7 +106,10 @@ class Reference:
 def _copy_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, copied: nn.Module) -> torch.optim.Optimizer:
     replacement = {id(old): new for old, new in zip(model.parameters(), copied.parameters(), strict=True)}
     groups = [
-        {**group, "params": [replacement[id(parameter)] for parameter in group["params"] if id(parameter) in replacement]}
+        {
+            **group,
+            "params": [replacement[id(parameter)] for parameter in group["params"] if id(parameter) in replacement],
+        }
         for group in optimizer.param_groups
     ]
     # Every group holds all its options; a default lr is what SGD asks for.

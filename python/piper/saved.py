@@ -84,10 +84,10 @@ def _check_instructions(path: str | os.PathLike, kernels: Mapping[str, CompiledO
         needed |= _enabled(str(item.metadata.get("target_features", "")))
     missing = sorted(needed - here)
     if missing:
-        raise ProgramError(f"{path}: compiled for a processor with {', '.join(missing)}, which this one lacks: compile again")
+        raise ProgramError(
+            f"{path}: compiled for a processor with {', '.join(missing)}, which this one lacks: compile again"
+        )
 
 
 def _enabled(features: str) -> set[str]:
     return {item[1:] for item in features.split(",") if item.startswith("+")}
-
-

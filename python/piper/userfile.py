@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Model files of the command line: what a user's Python file has to define.
 
-    def build():                # -> (model, loss_fn, batches); batches is a list, or a function step -> batch
-        ...
-    def optimizer(model):       # optional; AdamW with --lr if absent
-        ...
-    def strategy(mesh):         # optional; used unless options of the command line say otherwise
-        ...
+def build():                # -> (model, loss_fn, batches); batches is a list, or a function step -> batch
+    ...
+def optimizer(model):       # optional; AdamW with --lr if absent
+    ...
+def strategy(mesh):         # optional; used unless options of the command line say otherwise
+    ...
 """
 
 from __future__ import annotations
@@ -45,7 +45,9 @@ def load(path: Path) -> UserModel:
         raise UsageError(f"{path}: expected build() to return (model, loss_fn, batches), got {type(built).__name__}")
     model, loss_fn, batches = built
     batch, count = _batches(batches, path)
-    return UserModel(model, loss_fn, batch, count, getattr(module, "optimizer", None), getattr(module, "strategy", None))
+    return UserModel(
+        model, loss_fn, batch, count, getattr(module, "optimizer", None), getattr(module, "strategy", None)
+    )
 
 
 def _execute(path: Path) -> Any:
@@ -63,4 +65,6 @@ def _batches(batches: Any, path: Path) -> tuple[Callable[[int], Any], int | None
         return batches, None
     if isinstance(batches, Sequence) and batches:
         return lambda step: batches[step % len(batches)], len(batches)
-    raise UsageError(f"{path}: expected batches to be a non-empty list or a function of the step, got {type(batches).__name__}")
+    raise UsageError(
+        f"{path}: expected batches to be a non-empty list or a function of the step, got {type(batches).__name__}"
+    )

@@ -6,7 +6,6 @@ import os
 import time
 
 import pytest
-
 from piper.cache import CompiledObject, ObjectCache, content_key
 
 OBJECT = CompiledObject(b"\x7fELF code", {"symbol": "f", "workspace_bytes": 64})
@@ -28,7 +27,9 @@ def test_keys_tell_parts_apart():
     assert content_key("ab", "c") != content_key("a", "bc")
 
 
-@pytest.mark.parametrize("damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:60] + b"x" + b[61:], lambda b: b + b"x"])
+@pytest.mark.parametrize(
+    "damage", [lambda b: b[:-1], lambda b: b"", lambda b: b[:60] + b"x" + b[61:], lambda b: b + b"x"]
+)
 def test_damaged_entries_are_made_again(tmp_path, damage):
     key = content_key("module")
     cache = ObjectCache(tmp_path)

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The numbers of the update rules: with them, the formulas give what torch.optim gives."""
 
+import piper
 import pytest
 import torch
-
-import piper
 from piper import optimizers
 
 
@@ -83,7 +82,10 @@ def test_groups_keep_their_own_options_and_names():
     frozen.requires_grad_(False)
     optimizer = torch.optim.SGD([{"params": [frozen]}, {"params": [b], "lr": 0.5}, {"params": [a]}], lr=0.1)
     groups = optimizers.read(optimizer, {id(a): "a", id(b): "b"})
-    assert [(g.name, g.parameters, g.scalars(1)["lr"]) for g in groups] == [("group1", ["b"], 0.5), ("group2", ["a"], 0.1)]
+    assert [(g.name, g.parameters, g.scalars(1)["lr"]) for g in groups] == [
+        ("group1", ["b"], 0.5),
+        ("group2", ["a"], 0.1),
+    ]
     optimizer.param_groups[1]["lr"] = 0.25
     assert groups[0].scalars(1)["lr"] == 0.25
     optimizer.param_groups[1]["nesterov"] = True

@@ -3,9 +3,8 @@
 
 import json
 
-import pytest
-
 import piper
+import pytest
 from piper import schedules
 
 
@@ -139,9 +138,15 @@ def test_json_accepts_one_device_and_finds_the_mesh(tmp_path):
         ("[1]", "entry 0: expected an object, got 1"),
         ('[{"op": "splt"}]', "entry 0: expected op to be one of split, place"),
         ('[{"op": "split", "filter": {}, "dim_name": "MB"}]', "entry 0: split lacks the field 'num_microbatches'"),
-        ('[{"op": "split", "filter": {}, "dim": 1}]', "entry 0: unknown field 'dim' of split; known fields are op, filter"),
+        (
+            '[{"op": "split", "filter": {}, "dim": 1}]',
+            "entry 0: unknown field 'dim' of split; known fields are op, filter",
+        ),
         ('[{"op": "replicate", "filter": {}, "devices": [0], "stream": "s"}]', "unknown field 'stream' of replicate"),
-        ('[{"op": "place", "filter": {}, "devices": [9]}]', "entry 0: place: expected a device inside the mesh of 4 ranks"),
+        (
+            '[{"op": "place", "filter": {}, "devices": [9]}]',
+            "entry 0: place: expected a device inside the mesh of 4 ranks",
+        ),
     ],
 )
 def test_bad_json_is_refused(tmp_path, text, message):

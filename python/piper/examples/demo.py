@@ -85,7 +85,9 @@ def _options() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def _train(program: piper.Program, scheduler: Any, corpus: Corpus, steps: int, table: Table, expected: list[float]) -> Run:
+def _train(
+    program: piper.Program, scheduler: Any, corpus: Corpus, steps: int, table: Table, expected: list[float]
+) -> Run:
     run = Run()
     with table.live():
         for step in range(steps):
@@ -119,7 +121,9 @@ def _draw(out: Path, run: Run, reference: dict[str, Any] | None) -> None:
     out.mkdir(parents=True, exist_ok=True)
     behind = (reference["losses"][: len(run.losses)], reference["held_out"]) if reference else ((), None)
     loss_curve.draw(out / "loss.png", run.losses, run.held_out, *behind)
-    timeline.draw(out / "timeline.png", run.spans, f"one step: {PP} stages x {DP} replicas, 1F1B, {MICROBATCHES} microbatches")
+    timeline.draw(
+        out / "timeline.png", run.spans, f"one step: {PP} stages x {DP} replicas, 1F1B, {MICROBATCHES} microbatches"
+    )
 
 
 def _failures(run: Run, expected: list[float], reference: dict[str, Any] | None, steps: int) -> list[str]:
@@ -130,8 +134,8 @@ def _failures(run: Run, expected: list[float], reference: dict[str, Any] | None,
     if reference and steps in reference["held_out"]:
         loss, wanted = run.held_out[steps], reference["held_out"][steps]
         if not abs(loss - wanted) <= REFERENCE_TOLERANCE:
-            text = "" if reference["same_text"] else " (on the library of another Python version)"
-            failures.append(f"the held-out loss is {loss:.4f}, PyTorch's was {wanted:.4f}{text}")
+            note = "" if reference["same_text"] else " (on the library of another Python version)"
+            failures.append(f"the held-out loss is {loss:.4f}, PyTorch's was {wanted:.4f}{note}")
     return failures
 
 

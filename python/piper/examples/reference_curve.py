@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Measures the loss curve of the demo in plain PyTorch and writes it as JSON beside this file.
 
-    python -m piper.examples.reference_curve            # about ten minutes on two cores
+python -m piper.examples.reference_curve            # about ten minutes on two cores
 """
 
 from __future__ import annotations
@@ -39,7 +39,9 @@ def main() -> None:
 
 
 def _print(step: int, loss: float, held_out: float | None) -> None:
-    print(f"step {step:4d}  loss {loss:.6f}" + (f"  held out {held_out:.6f}" if held_out is not None else ""), flush=True)
+    print(
+        f"step {step:4d}  loss {loss:.6f}" + (f"  held out {held_out:.6f}" if held_out is not None else ""), flush=True
+    )
 
 
 if __name__ == "__main__":

@@ -15,7 +15,16 @@ from torch import Tensor
 
 # Left out: what is not the library itself, what installations differ in, and tests.
 _SKIPPED = {
-    "__pycache__", "dist-packages", "ensurepip", "idle_test", "idlelib", "lib2to3", "site-packages", "test", "tests", "turtledemo",
+    "__pycache__",
+    "dist-packages",
+    "ensurepip",
+    "idle_test",
+    "idlelib",
+    "lib2to3",
+    "site-packages",
+    "test",
+    "tests",
+    "turtledemo",
 }
 
 
@@ -56,7 +65,9 @@ def standard_library(folder: str | os.PathLike | None = None) -> Corpus:
     texts: dict[bool, list[bytes]] = {False: [], True: []}
     for name in sorted(_source_files(root)):
         texts[zlib.crc32(name.encode()) % 20 == 0].append((root / name).read_bytes())
-    training, held_out = (torch.frombuffer(bytearray(b"\0".join(texts[part])), dtype=torch.uint8) for part in (False, True))
+    training, held_out = (
+        torch.frombuffer(bytearray(b"\0".join(texts[part])), dtype=torch.uint8) for part in (False, True)
+    )
     return Corpus(training, held_out)
 
 

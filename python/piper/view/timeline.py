@@ -69,7 +69,10 @@ def draw(path: str | os.PathLike, spans: Iterable[Span], title: str = "one step"
     used = {kind(span) for span in spans}
     axes.legend(
         handles=[Patch(color=color, label=name) for name, color in COLORS.items() if name in used],
-        loc="upper left", bbox_to_anchor=(1.0, 1.0), fontsize=8, frameon=False,
+        loc="upper left",
+        bbox_to_anchor=(1.0, 1.0),
+        fontsize=8,
+        frameon=False,
     )
     figure.savefig(path, dpi=120)
 
