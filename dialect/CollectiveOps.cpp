@@ -1,67 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===- CollectiveOps.cpp - communication in the global graph --------------===//
 
-#include "dialect/PiperDialect.h"
+#include "dialect/Verification.h"
 #include "llvm/ADT/STLExtras.h"
+#include "llvm/Support/MathExtras.h"
 
 using namespace mlir;
 using namespace piper;
+
+//===----------------------------------------------------------------------===//
+// Interface
+//===----------------------------------------------------------------------===//
 
 static std::optional<int64_t> getBytes(Type type) {
   auto tensor = dyn_cast<RankedTensorType>(type);
   if (!tensor || !tensor.hasStaticShape() ||
       !tensor.getElementType().isIntOrFloat())
     return std::nullopt;
-  // i1 is stored as a byte, as all narrow types are.
+  // An i1 is stored as a byte.
   return tensor.getNumElements() *
          llvm::divideCeil(tensor.getElementTypeBitWidth(), 8);
 }
 
-static SmallVector<int64_t> concat(std::optional<ArrayRef<int64_t>> first,
+static SmallVector<int64_t> concat(ArrayRef<int64_t> first,
                                    ArrayRef<int64_t> second) {
-  SmallVector<int64_t> all;
-  if (first)
-    llvm::append_range(all, *first);
+  SmallVector<int64_t> all(first);
   llvm::append_range(all, second);
   return all;
 }
 
-/// Number of members, or nothing before placement.
-static std::optional<int64_t> getGroupSize(SchedulableOpInterface op) {
-  DenseI64ArrayAttr ranks = op.getRanksAttr();
-  return ranks ? std::optional<int64_t>(ranks.size()) : std::nullopt;
-}
-
-static LogicalResult verifySameType(Operation *op, Type operand, Type result) {
-  if (operand == result)
-    return success();
-  return op->emitOpError("expected operand and result of one type, got ")
-         << operand << " and " << result;
-}
-
-/// `whole` is a vector of n times the elements of `part`, n the group's size.
-static LogicalResult verifyParts(SchedulableOpInterface op,
-                                 RankedTensorType whole,
-                                 RankedTensorType part) {
-  if (whole.getRank() != 1 || part.getRank() != 1 || !whole.hasStaticShape() ||
-      !part.hasStaticShape())
-    return op->emitOpError("expected vectors of static length, got ")
-           << whole << " and " << part;
-  if (whole.getElementType() != part.getElementType())
-    return op->emitOpError("expected one element type, got ")
-           << whole.getElementType() << " and " << part.getElementType();
-  std::optional<int64_t> members = getGroupSize(op);
-  if (members && whole.getDimSize(0) != part.getDimSize(0) * *members)
-    return op->emitOpError("expected ")
-           << *members << " parts of " << part.getDimSize(0)
-           << " elements, got " << whole.getDimSize(0) << " elements";
-  return success();
-}
-
+// Every verified collective has ranks, so none of these sees an absent group.
 #define PIPER_GROUP_COLLECTIVE(OP)                                             \
-  SmallVector<int64_t> OP::getParticipants() { return concat(getRanks(), {}); }\
+  SmallVector<int64_t> OP::getParticipants() {                                 \
+    return SmallVector<int64_t>(getRanksAttr().asArrayRef());                  \
+  }                                                                            \
   std::optional<int64_t> OP::getContributionBytes() {                          \
     return getBytes(getOperand().getType());                                   \
+  }                                                                            \
+  LogicalResult OP::verifySymbolUses(SymbolTableCollection &symbols) {         \
+    return verifySymbol<StreamOp>(*this, getStreamAttr(), symbols);            \
   }
 PIPER_GROUP_COLLECTIVE(AllReduceOp)
 PIPER_GROUP_COLLECTIVE(ReduceScatterOp)
@@ -70,8 +47,79 @@ PIPER_GROUP_COLLECTIVE(BroadcastOp)
 PIPER_GROUP_COLLECTIVE(AllToAllOp)
 #undef PIPER_GROUP_COLLECTIVE
 
+SmallVector<int64_t> SendOp::getParticipants() {
+  return concat(getRanksAttr().asArrayRef(), getTo());
+}
+
+std::optional<int64_t> SendOp::getContributionBytes() {
+  return getBytes(getOperand().getType());
+}
+
+LogicalResult SendOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifySymbol<StreamOp>(*this, getStreamAttr(), symbols);
+}
+
+SmallVector<int64_t> RecvOp::getParticipants() {
+  return concat(getFrom(), getRanksAttr().asArrayRef());
+}
+
+std::optional<int64_t> RecvOp::getContributionBytes() {
+  return getBytes(getResult().getType());
+}
+
+LogicalResult RecvOp::verifySymbolUses(SymbolTableCollection &symbols) {
+  return verifySymbol<StreamOp>(*this, getStreamAttr(), symbols);
+}
+
+//===----------------------------------------------------------------------===//
+// Collectives inside one group
+//===----------------------------------------------------------------------===//
+
+static LogicalResult verifyGroupGiven(SchedulableOpInterface op) {
+  if (op.getRanksAttr() && !op.getRanksAttr().empty())
+    return success();
+  return op->emitOpError("expected a device group, got none");
+}
+
+static LogicalResult verifySameType(Operation *op, RankedTensorType operand,
+                                    RankedTensorType result) {
+  if (operand == result)
+    return success();
+  return op->emitOpError("expected operand and result of one type, got ")
+         << operand << " and " << result;
+}
+
+static LogicalResult verifyStatic(Operation *op, RankedTensorType type) {
+  if (type.hasStaticShape())
+    return success();
+  return op->emitOpError("expected a static shape, got ") << type;
+}
+
+/// `whole` is a vector of n times the elements of `part`, n the group's size.
+static LogicalResult verifyParts(SchedulableOpInterface op,
+                                 RankedTensorType whole,
+                                 RankedTensorType part) {
+  if (failed(verifyGroupGiven(op)))
+    return failure();
+  for (RankedTensorType type : {whole, part})
+    if (type.getRank() != 1 || !type.hasStaticShape())
+      return op->emitOpError("expected vectors of static length, got ") << type;
+  if (whole.getElementType() != part.getElementType())
+    return op->emitOpError("expected one element type, got ")
+           << whole.getElementType() << " and " << part.getElementType();
+  int64_t numRanks = op.getRanksAttr().size();
+  if (whole.getDimSize(0) != part.getDimSize(0) * numRanks)
+    return op->emitOpError("expected ")
+           << numRanks << " parts of " << part.getDimSize(0)
+           << " elements, got " << whole.getDimSize(0) << " elements";
+  return success();
+}
+
 LogicalResult AllReduceOp::verify() {
-  return verifySameType(*this, getOperand().getType(), getResult().getType());
+  RankedTensorType type = getOperand().getType();
+  if (failed(verifyGroupGiven(*this)) || failed(verifyStatic(*this, type)))
+    return failure();
+  return verifySameType(*this, type, getResult().getType());
 }
 
 LogicalResult ReduceScatterOp::verify() {
@@ -83,61 +131,89 @@ LogicalResult AllGatherOp::verify() {
 }
 
 LogicalResult BroadcastOp::verify() {
-  std::optional<int64_t> members = getGroupSize(*this);
-  int64_t root = getRoot();
-  if (root < 0 || (members && root >= *members))
-    return emitOpError("expected a root inside the group, got ") << root;
-  return verifySameType(*this, getOperand().getType(), getResult().getType());
-}
-
-LogicalResult AllToAllOp::verify() {
   RankedTensorType type = getOperand().getType();
-  if (type.getRank() < 1)
-    return emitOpError("expected at least one dimension, got ") << type;
-  std::optional<int64_t> members = getGroupSize(*this);
-  if (members && !type.isDynamicDim(0) && type.getDimSize(0) % *members != 0)
-    return emitOpError("expected a leading dimension that is a multiple of ")
-           << *members << ", got " << type.getDimSize(0);
+  if (failed(verifyGroupGiven(*this)) || failed(verifyStatic(*this, type)))
+    return failure();
+  int64_t root = getRoot();
+  int64_t numRanks = getRanks()->size();
+  if (root < 0 || root >= numRanks)
+    return emitOpError("expected a root from 0 to ")
+           << numRanks - 1 << ", got " << root;
   return verifySameType(*this, type, getResult().getType());
 }
 
-SmallVector<int64_t> SendOp::getParticipants() {
-  return concat(getRanks(), getTo());
+LogicalResult AllToAllOp::verify() {
+  if (failed(verifyGroupGiven(*this)))
+    return failure();
+  RankedTensorType type = getOperand().getType();
+  if (type.getRank() < 1)
+    return emitOpError("expected a leading dimension, got ") << type;
+  int64_t numRanks = getRanks()->size();
+  if (!type.isDynamicDim(0) && type.getDimSize(0) % numRanks != 0)
+    return emitOpError("expected a leading dimension that is a multiple of ")
+           << numRanks << ", got " << type.getDimSize(0);
+  return verifySameType(*this, type, getResult().getType());
 }
 
-std::optional<int64_t> SendOp::getContributionBytes() {
-  return getBytes(getOperand().getType());
-}
+//===----------------------------------------------------------------------===//
+// Transfers
+//===----------------------------------------------------------------------===//
 
 LogicalResult SendOp::verify() {
-  std::optional<int64_t> members = getGroupSize(*this);
-  if (members && *members != static_cast<int64_t>(getTo().size()))
-    return emitOpError("expected groups of one size, got ")
-           << *members << " senders and " << getTo().size() << " receivers";
+  if (failed(verifyGroupGiven(*this)) ||
+      failed(verifyMicrobatch(*this, getMicrobatch(), getNumMicrobatches())))
+    return failure();
+  if (getTags() && failed(verifyTags(*this, *getTags())))
+    return failure();
+  if (getRanks()->size() != getTo().size())
+    return emitOpError("expected as many receivers as senders, got ")
+           << getTo().size() << " of " << getRanks()->size();
+  Operation *receiver = nullptr;
+  for (Operation *user : getMessage().getUsers()) {
+    if (!isa<RecvOp>(user))
+      return withNote(emitOpError("expected only a piper.recv to use the "
+                                  "message, got ")
+                          << user->getName(),
+                      user, "the other use is here");
+    if (receiver)
+      return withNote(emitOpError("expected one piper.recv of the message, "
+                                  "got a second"),
+                      user, "a receive is here");
+    receiver = user;
+  }
+  if (!receiver)
+    return emitOpError("expected one piper.recv of the message, got none");
   return success();
 }
 
-SmallVector<int64_t> RecvOp::getParticipants() {
-  SmallVector<int64_t> all(getFrom());
-  if (getRanks())
-    llvm::append_range(all, *getRanks());
-  return all;
-}
-
-std::optional<int64_t> RecvOp::getContributionBytes() {
-  return getBytes(getResult().getType());
-}
-
 LogicalResult RecvOp::verify() {
+  if (failed(verifyGroupGiven(*this)))
+    return failure();
+  if (getTags() && failed(verifyTags(*this, *getTags())))
+    return failure();
   auto send = getMessage().getDefiningOp<SendOp>();
   if (!send)
-    return emitOpError("expected a message that piper.send makes");
-  if (send.getOperand().getType() != getResult().getType()) {
-    InFlightDiagnostic error = emitOpError("expected the type that is sent, ")
-                               << send.getOperand().getType() << ", got "
-                               << getResult().getType();
-    error.attachNote(send.getLoc()) << "sent here";
-    return error;
-  }
+    return emitOpError("expected the message of a piper.send, got another");
+  if (send.getToAttr() != getRanksAttr())
+    return withNote(emitOpError("expected the ranks that the message goes to, ")
+                        << send.getToAttr() << ", got " << getRanksAttr(),
+                    send, "the send is here");
+  if (send.getRanksAttr() != getFromAttr())
+    return withNote(emitOpError("expected the ranks that the message comes "
+                                "from, ")
+                        << send.getRanksAttr() << ", got " << getFromAttr(),
+                    send, "the send is here");
+  if (send.getOperand().getType() != getResult().getType())
+    return withNote(emitOpError("expected the type that is sent, ")
+                        << send.getOperand().getType() << ", got "
+                        << getResult().getType(),
+                    send, "the send is here");
+  if (send.getMicrobatch() != getMicrobatch() ||
+      send.getNumMicrobatches() != getNumMicrobatches())
+    return withNote(emitOpError("expected the send's microbatch ")
+                        << send.getMicrobatch() << " of "
+                        << send.getNumMicrobatches() << ", got "
+                        << getMicrobatch() << " of " << getNumMicrobatches(),
+                    send, "the send is here");
   return success();
 }

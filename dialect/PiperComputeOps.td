@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The global training graph: inputs, state, compute, accumulation, update.
+//===- PiperComputeOps.td - the global training graph ------------------------===//
 
 #ifndef PIPER_COMPUTE_OPS_TD
 #define PIPER_COMPUTE_OPS_TD
@@ -10,36 +9,51 @@ include "dialect/PiperEnums.td"
 include "dialect/PiperTypes.td"
 include "dialect/PiperInterfaces.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
-include "mlir/IR/RegionKindInterface.td"
 include "mlir/IR/SymbolInterfaces.td"
 
-def Piper_GraphOp : Piper_Op<"graph", [Symbol, HasParent<"::mlir::ModuleOp">, SingleBlock, IsolatedFromAbove]> {
+def Piper_GraphOp
+    : Piper_Op<"graph", [Symbol, HasParent<"::mlir::ModuleOp">, SingleBlock, IsolatedFromAbove,
+                         DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one global DAG for the whole cluster";
   let description = [{
-    The graph of one entry point (`step` trains, `evaluate` is forward only). A node is held once per device group, never once per rank. `rows` is the number of rows of the global batch.
-    From the scheduled phase on, the order of operations in the block is the order in which each rank issues those that concern it, per stream.
+    The graph of one entry point (`step` trains, `evaluate` is forward only). A node is held once per device
+    group, never once per rank. `rows` is the number of rows of the global batch. From the scheduled phase
+    on, the order of operations in the block is the order in which each rank issues those that concern it,
+    per stream.
 
     Example:
     ```mlir
-    piper.graph @step rows 16 {
-      ...
-      piper.return %loss, %weight : tensor<f32>, tensor<f32>
+    piper.graph @evaluate rows 16 {
+      %both = piper.pack () : () -> tensor<2xf32>
+      piper.return %both : tensor<2xf32>
     }
     ```
 
     Constraints:
-    - one block, which ends in `piper.return`.
+    - one block without arguments, which ends in `piper.return`.
     - `rows` is positive.
+    - inputs of one index have one name, and either all are split or none.
+    - a state or bucket is written at most once.
+    - a state has at most one `piper.accumulate` per device group.
+    - every device group's ranks are distinct and inside the module's mesh, at least one; the groups of a
+      send have no rank in common.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, ConfinedAttr<I64Attr, [IntPositive]>:$rows);
   let regions = (region SizedRegion<1>:$body);
   let assemblyFormat = "$sym_name `rows` $rows attr-dict-with-keyword $body";
+  let hasRegionVerifier = 1;
 }
 
 def Piper_ReturnOp : Piper_Op<"return", [Terminator, HasParent<"GraphOp">]> {
   let summary = "the sum of losses and the sum of weights";
   let description = [{
-    The loss of a step is `loss_sum / weight_sum` over the whole global batch. From the scheduled phase on both are packed in one value that all ranks hold: `%both : tensor<2xf32>`.
+    The loss of a step is `loss_sum / weight_sum` over the whole global batch. From the scheduled phase on
+    both are packed in one value that all ranks hold.
+
+    Example:
+    ```mlir
+    piper.return %loss, %weight : tensor<f32>, tensor<f32>
+    ```
 
     Constraints:
     - two scalars `tensor<f32>`, or one `tensor<2xf32>`.
@@ -52,9 +66,10 @@ def Piper_ReturnOp : Piper_Op<"return", [Terminator, HasParent<"GraphOp">]> {
 def Piper_InputOp : Piper_Op<"input", [Pure]> {
   let summary = "a tensor of the batch";
   let description = [{
-    `index` is the position in the flat list of tensors of the batch. With `split`, dimension 0 is the batch and each microbatch of each replica takes its rows:
-    the global batch's rows are divided over the replicas, then each replica's over its microbatches, both as `torch.tensor_split` does. `microbatch` of `num_microbatches`
-    says which part this value is.
+    `index` is the position in the flat list of tensors of the batch. With `split`, dimension 0 is the batch
+    and each microbatch of each replica takes its rows: the global batch's rows are divided over the
+    replicas, then each replica's over its microbatches, both as `torch.tensor_split` does. `microbatch` of
+    `num_microbatches` says which part this value is.
 
     Example:
     ```mlir
@@ -62,174 +77,219 @@ def Piper_InputOp : Piper_Op<"input", [Pure]> {
     ```
 
     Constraints:
-    - 0 <= microbatch < num_microbatches.
-    - a value that is not split has microbatch 0 of 1.
+    - `index` is at least 0.
+    - 0 <= microbatch < num_microbatches; 0 of 1 for a value that is not split.
+    - a value that is split has a dimension 0.
   }];
-  let arguments = (ins StrAttr:$name, I64Attr:$index, UnitAttr:$split, DefaultValuedAttr<I64Attr, "0">:$microbatch, DefaultValuedAttr<I64Attr, "1">:$num_microbatches);
+  let arguments = (ins StrAttr:$name, ConfinedAttr<I64Attr, [IntNonNegative]>:$index, UnitAttr:$split,
+                       DefaultValuedAttr<I64Attr, "0">:$microbatch,
+                       DefaultValuedAttr<I64Attr, "1">:$num_microbatches);
   let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "$name $index (`split` $split^)? (`microbatch` $microbatch `of` $num_microbatches^)? attr-dict `:` type($result)";
+  let assemblyFormat = [{
+    $name $index (`split` $split^)? (`microbatch` $microbatch `of` $num_microbatches^)? attr-dict
+    `:` type($result)
+  }];
   let hasVerifier = 1;
 }
 
-def Piper_ReadOp : Piper_Op<"read", [MemoryEffects<[MemRead]>]> {
+def Piper_ReadOp : Piper_Op<"read", [MemoryEffects<[MemRead]>,
+                                     DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the value that a state or bucket has when the step begins";
   let description = [{
-    Of a state: its tensor. Of a bucket (scheduled phase): the part that a rank keeps, `tensor<padded/n x type>` where parameters are sharded.
+    Of a state: its tensor. Of a bucket (scheduled phase): what a rank keeps of the flat vector, its part
+    where parameters are sharded, else the whole.
 
     Example:
     ```mlir
-    %w = piper.read @"embed.weight" : tensor<512x256xf32>
+    %weight_before = piper.read @"a.weight" : tensor<64x64xf32>
+    %flat_before = piper.read @bucket0 : tensor<4160xf32>
     ```
 
     Constraints:
-    - `source` names a state of that type, or a bucket.
+    - `source` names a state of the result's type, or a bucket.
+    - of a bucket: `tensor<padded x type>`, with `shard_params` `tensor<padded / n x type>`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$source);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$source attr-dict `:` type($result)";
 }
 
-def Piper_WriteOp : Piper_Op<"write", [MemoryEffects<[MemWrite]>]> {
-  let summary = "the value that a buffer (or a gathered bucket) has when the step ends";
+def Piper_WriteOp : Piper_Op<"write", [MemoryEffects<[MemWrite]>, HasParent<"GraphOp">,
+                                       DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+  let summary = "the value that a buffer or bucket has when the step ends";
   let description = [{
-    At most one per state (or bucket) and graph: within a graph a changed buffer is an ordinary value, handed from microbatch to microbatch.
+    Within a graph a changed buffer is an ordinary value, handed from microbatch to microbatch; what is
+    written is the last one.
 
     Example:
     ```mlir
-    piper.write @"bn.running_mean", %mean : tensor<6xf32>
+    piper.write @"bn.mean", %mean : tensor<64xf32>
     ```
 
     Constraints:
-    - `target` names a state of kind `buffer`, or a bucket.
-    - no other write in the graph has the same target.
+    - `target` names a state of kind `buffer` and of the value's type, or a bucket.
+    - of a bucket: the types of `piper.read`; where the bucket holds one state only, also that state's type.
+    - no other write of the graph has the same target.
   }];
   let arguments = (ins FlatSymbolRefAttr:$target, AnyRankedTensor:$value);
   let assemblyFormat = "$target `,` $value attr-dict `:` type($value)";
 }
 
-class Piper_SchedulableOp<string mnemonic, list<Trait> traits = []>
-    : Piper_Op<mnemonic, !listconcat([DeclareOpInterfaceMethods<Piper_SchedulableOpInterface>], traits)>;
-
-def Piper_ComputeOp : Piper_Op<"compute", [Piper_SchedulableOpInterface, AttrSizedOperandSegments]> {
+def Piper_ComputeOp : Piper_Op<"compute", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
+                                           DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a call of a chunk";
   let description = [{
-    `tags` holds the annotation indices of the chunk and, after `split`, the microbatch under the directive's `dim_name`. `microbatch` of `num_microbatches` gives the rows (see `piper.input`).
-    `ranks` is the device group; a member at position p of n works on the rows of replica p. `functions` and `variants` (scheduled phase, after
-    specialization) name the member function of each replica: replica p calls `functions[variants[p]]`.
+    `tags` holds the annotation indices of the chunk and, after `split`, the microbatch under the
+    directive's `dim_name`. `microbatch` of `num_microbatches` gives the rows (see `piper.input`). `ranks`
+    is the device group; a member at position p of n works on the rows of replica p. `functions` and
+    `variants` (scheduled phase, after specialization) name the member function of each replica: replica p
+    calls `functions[variants[p]]`.
 
     Example:
     ```mlir
-    %y, %saved, %token = piper.compute @block_F(%x, %w) F {stage = 0, MB = 3} microbatch 3 of 8 on [0, 1] stream @compute
-        : (tensor<?x64x256xf32>, tensor<256x256xf32>) -> (tensor<?x64x256xf32>, !piper.bundle)
+    %y, %saved, %token = piper.compute @block_F(%x, %w) F {MB = 1, stage = 0} microbatch 1 of 8 on [0, 1]
+        stream @compute functions [@block_F_rows4, @block_F_rows3] [0, 1]
+        : (tensor<?x64xf32>, tensor<64x64xf32>) -> (tensor<?x64xf32>, !piper.bundle)
     ```
 
     Constraints:
-    - `callee` is a chunk of the same pass (I and W: their own chunks) with as many operands and results, and types that its members' types agree with (a `?` agrees with any extent).
+    - `callee` is a `piper.chunk` of the same pass with as many operands and results.
+    - a tensor stands for one value of the chunk and agrees with it in every member (a `?` agrees with any
+      extent); a bundle that is an operand stands for as many values as the compute that made it says, of
+      the same ranks and element types.
+    - tags are indices of at least 0 (`i64`) or unit; `PASS` is no tag.
     - 0 <= microbatch < num_microbatches.
-    - ranks are distinct and inside the mesh.
+    - `stream` is a `piper.stream`.
+    - `functions` are members of the chunk; `variants` has one entry per rank, an index into `functions`.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyType>:$inputs, Variadic<Piper_TokenType>:$after, Piper_PassKind:$pass, DictionaryAttr:$tags,
-                   DefaultValuedAttr<I64Attr, "0">:$microbatch, DefaultValuedAttr<I64Attr, "1">:$num_microbatches,
-                   OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream,
-                   OptionalAttr<FlatSymbolRefArrayAttr>:$functions, OptionalAttr<DenseI64ArrayAttr>:$variants);
+  let arguments = (ins FlatSymbolRefAttr:$callee, Variadic<AnyType>:$inputs,
+                       Variadic<Piper_TokenType>:$after, Piper_PassKind:$pass, DictionaryAttr:$tags,
+                       DefaultValuedAttr<I64Attr, "0">:$microbatch,
+                       DefaultValuedAttr<I64Attr, "1">:$num_microbatches,
+                       OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream,
+                       OptionalAttr<FlatSymbolRefArrayAttr>:$functions,
+                       OptionalAttr<DenseI64ArrayAttr>:$variants);
   let results = (outs Variadic<AnyType>:$outputs, Piper_TokenType:$token);
   let assemblyFormat = [{
-    $callee `(` $inputs `)` (`after` `(` $after^ `)`)? $pass $tags (`microbatch` $microbatch `of` $num_microbatches^)? (`on` $ranks^)? (`stream` $stream^)?
+    $callee `(` $inputs `)` (`after` `(` $after^ `)`)? $pass $tags
+    (`microbatch` $microbatch `of` $num_microbatches^)? (`on` $ranks^)? (`stream` $stream^)?
     (`functions` $functions^ $variants)? attr-dict `:` functional-type($inputs, $outputs)
   }];
   let hasVerifier = 1;
 }
 
-def Piper_AccumulateOp : Piper_Op<"accumulate", [Piper_SchedulableOpInterface, AttrSizedOperandSegments]> {
+def Piper_AccumulateOp : Piper_Op<"accumulate", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
+                                                 DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the sum of contributions";
   let description = [{
-    Unordered in the imported phase; scheduling sorts `contributions` in the order in which they are added (the order they are produced in), which makes the sum deterministic. With `state` it is the gradient
-    of that state (a rank adds only what its own nodes contribute; a rank of the bucket's group without any contribution has zero); without, a scalar sum over microbatches.
+    Unordered in the imported phase; scheduling sorts `contributions` in the order in which they are added
+    (the order they are produced in), which makes the sum deterministic. With `state` it is the gradient of
+    that state: a rank adds only what its own nodes contribute, and a rank of the bucket's group without any
+    contribution has zero. Without, it is a sum over microbatches.
 
     Example:
     ```mlir
-    %g, %t = piper.accumulate @"embed.weight" (%g0, %g1) : tensor<512x256xf32>, tensor<512x256xf32> -> tensor<512x256xf32>
-    %l, %t2 = piper.accumulate (%l0, %l1) : tensor<f32>, tensor<f32> -> tensor<f32>
+    %grad, %done = piper.accumulate @"a.weight" (%gw0, %gw1) : tensor<64x64xf32>, tensor<64x64xf32> -> tensor<64x64xf32>
+    %total, %done2 = piper.accumulate (%loss, %loss) on [2, 3] stream @compute : tensor<f32>, tensor<f32> -> tensor<f32>
     ```
 
     Constraints:
     - at least one contribution; all have the result's type.
     - `state`, where given, is trainable and of that type.
-    - a state has at most one accumulate per graph in the imported phase, at most one per device group afterwards.
+    - a state has at most one accumulate per graph and device group.
+    - `stream` is a `piper.stream`.
   }];
-  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$state, Variadic<AnyRankedTensor>:$contributions, Variadic<Piper_TokenType>:$after,
-                   OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream);
+  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$state, Variadic<AnyRankedTensor>:$contributions,
+                       Variadic<Piper_TokenType>:$after, OptionalAttr<DenseI64ArrayAttr>:$ranks,
+                       OptionalAttr<FlatSymbolRefAttr>:$stream);
   let results = (outs AnyRankedTensor:$result, Piper_TokenType:$token);
   let assemblyFormat = [{
-    ($state^)? `(` $contributions `)` (`after` `(` $after^ `)`)? (`on` $ranks^)? (`stream` $stream^)? attr-dict `:` type($contributions) `->` type($result)
+    ($state^)? `(` $contributions `)` (`after` `(` $after^ `)`)? (`on` $ranks^)? (`stream` $stream^)?
+    attr-dict `:` type($contributions) `->` type($result)
   }];
   let hasVerifier = 1;
 }
 
-def Piper_PackOp : Piper_Op<"pack", [Pure]> {
+def Piper_PackOp : Piper_Op<"pack", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "gradients of a bucket's states as one flat vector";
   let description = [{
-    `parts[i]` is the gradient of `states[i]`; states of the bucket that are not listed contribute zero, so does the padding. No data moves: the accumulators lie inside the flat vector. With no bucket the
-    parts are scalars that are put side by side.
+    `parts[i]` is the gradient of `states[i]`; states of the bucket that are not listed contribute zero, so
+    does the padding. No data moves: the accumulators lie inside the flat vector. Without a bucket the parts
+    are scalars that are put side by side; no part at all is the zero of a group that has nothing to give.
 
     Example:
     ```mlir
-    %flat = piper.pack @bucket0 [@"a.weight", @"a.bias"] (%ga, %gb) on [0, 1] : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<4160xf32>
+    %grads = piper.pack @bucket0 [@"a.weight", @"a.bias"] (%gw0, %gb) on [0, 1] : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<4160xf32>
+    %pair = piper.pack (%loss, %weight) on [2, 3] : (tensor<f32>, tensor<f32>) -> tensor<2xf32>
     ```
 
     Constraints:
-    - `states` are states of the bucket, one part each of that state's type; the result is `tensor<padded x type>`.
-    - without a bucket: every part is a scalar and the result has one element per part.
+    - `states` are distinct states of the bucket, one part each, of that state's type; the result is
+      `tensor<padded x type>`.
+    - without a bucket: every part is a scalar of the result's element type, and the result has one element
+      per part, or any number where there are no parts.
   }];
-  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$bucket, OptionalAttr<FlatSymbolRefArrayAttr>:$states, Variadic<AnyRankedTensor>:$parts, OptionalAttr<DenseI64ArrayAttr>:$ranks);
-  let results = (outs AnyRankedTensor:$result);
-  let assemblyFormat = "($bucket^ $states)? `(` $parts `)` (`on` $ranks^)? attr-dict `:` functional-type($parts, $result)";
+  let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$bucket, OptionalAttr<FlatSymbolRefArrayAttr>:$states,
+                       Variadic<AnyRankedTensor>:$parts, OptionalAttr<DenseI64ArrayAttr>:$ranks);
+  let results = (outs AnyStaticShapeTensor:$result);
+  let assemblyFormat = [{
+    ($bucket^ $states)? `(` $parts `)` (`on` $ranks^)? attr-dict `:` functional-type($parts, $result)
+  }];
   let hasVerifier = 1;
 }
 
-def Piper_UnpackOp : Piper_Op<"unpack", [Pure]> {
+def Piper_UnpackOp : Piper_Op<"unpack", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one state inside a bucket's flat vector";
   let description = [{
     A view: no data moves.
 
     Example:
     ```mlir
-    %w = piper.unpack @bucket0 @"a.weight" %flat : tensor<4160xf32> -> tensor<64x64xf32>
+    %part = piper.unpack @bucket0 @"a.weight" %flat : tensor<4160xf32> -> tensor<64x64xf32>
     ```
 
     Constraints:
-    - `state` is a state of the bucket, of the result's type; `flat` is `tensor<padded x type>`.
+    - `state` is a state of the bucket, of the result's type.
+    - `flat` is `tensor<padded x type>`.
   }];
   let arguments = (ins FlatSymbolRefAttr:$bucket, FlatSymbolRefAttr:$state, AnyRankedTensor:$flat);
   let results = (outs AnyRankedTensor:$result);
   let assemblyFormat = "$bucket $state $flat attr-dict `:` type($flat) `->` type($result)";
-  let hasVerifier = 1;
 }
 
-def Piper_UpdateOp : Piper_Op<"update", [Piper_SchedulableOpInterface, AttrSizedOperandSegments, MemoryEffects<[MemRead, MemWrite]>]> {
+def Piper_UpdateOp : Piper_Op<"update", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
+                                         MemoryEffects<[MemRead, MemWrite]>,
+                                         DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the optimizer's step on a state (imported phase) or bucket (scheduled phase)";
   let description = [{
-    The gradient is first multiplied by 1 / weight_sum (`scale`: the value packed as [loss_sum, weight_sum]; where weight_sum is 0 the update is skipped). Elementwise, so it may run on a shard: the result is the updated part of the parameters that this rank owns.
+    The gradient is first multiplied by 1 / weight_sum; `scale` is the value packed as
+    [loss_sum, weight_sum]; where weight_sum is 0 the update is skipped. The rule is elementwise, so it may
+    run on a shard: the result is the updated part of the parameters that this rank owns.
 
     Example:
     ```mlir
-    %t = piper.update @"embed.weight" (%g) optimizer @group0 : tensor<512x256xf32>
-    %new, %t2 = piper.update @bucket0 (%shard) scale %both optimizer @group0 on [0, 1] stream @compute : tensor<2080xf32>, tensor<2xf32> -> tensor<2080xf32>
+    %stepped = piper.update @"a.weight" (%gw) optimizer @group0 : tensor<64x64xf32>
+    %updated, %stepped2 = piper.update @bucket0 (%shard) scale %both optimizer @group0 on [0, 1] stream @compute : tensor<2080xf32>, tensor<2xf32> -> tensor<2080xf32>
     ```
 
     Constraints:
-    - `target` is a trainable state of the gradient's type, or a bucket; for a bucket the gradient is its flat vector, or its shard with `shard_optimizer`.
-    - `optimizer` names a `piper.optimizer`.
-    - `scale` and the result are present exactly for a bucket.
+    - `target` is a trainable state of the gradient's type, or a bucket with an optimizer.
+    - of a bucket the gradient is `tensor<padded x type>`, with `shard_optimizer` `tensor<padded / n x type>`,
+      and the result has the same type.
+    - `optimizer` is a `piper.optimizer`; of a bucket, the bucket's own.
+    - `scale`, a `tensor<2xf32>`, and the result are present exactly for a bucket.
+    - `stream` is a `piper.stream`.
   }];
-  let arguments = (ins FlatSymbolRefAttr:$target, AnyRankedTensor:$gradient, Optional<AnyRankedTensor>:$scale, Variadic<Piper_TokenType>:$after, FlatSymbolRefAttr:$optimizer,
-                   OptionalAttr<DenseI64ArrayAttr>:$ranks, OptionalAttr<FlatSymbolRefAttr>:$stream);
+  let arguments = (ins FlatSymbolRefAttr:$target, AnyRankedTensor:$gradient,
+                       Optional<AnyRankedTensor>:$scale, Variadic<Piper_TokenType>:$after,
+                       FlatSymbolRefAttr:$optimizer, OptionalAttr<DenseI64ArrayAttr>:$ranks,
+                       OptionalAttr<FlatSymbolRefAttr>:$stream);
   let results = (outs Optional<AnyRankedTensor>:$updated, Piper_TokenType:$token);
   let assemblyFormat = [{
-    $target `(` $gradient `)` (`scale` $scale^)? (`after` `(` $after^ `)`)? `optimizer` $optimizer (`on` $ranks^)? (`stream` $stream^)? attr-dict
+    $target `(` $gradient `)` (`scale` $scale^)? (`after` `(` $after^ `)`)? `optimizer` $optimizer
+    (`on` $ranks^)? (`stream` $stream^)? attr-dict
     `:` type($gradient) (`,` type($scale)^)? (`->` type($updated)^)?
   }];
-  let hasVerifier = 1;
 }
 
 #endif // PIPER_COMPUTE_OPS_TD

@@ -35,3 +35,20 @@ void PiperDialect::initialize() {
 #include "dialect/PiperOps.cpp.inc"
       >();
 }
+
+LogicalResult PiperDialect::verifyOperationAttribute(Operation *op,
+                                                     NamedAttribute attribute) {
+  if (attribute.getName() != getPhaseAttrName())
+    return success();
+  if (!isa<ModuleOp>(op))
+    return op->emitOpError("expected ")
+           << getPhaseAttrName() << " on a module, got it here";
+  auto phase = dyn_cast<StringAttr>(attribute.getValue());
+  if (phase &&
+      (phase == "imported" || phase == "scheduled" || phase == "planned"))
+    return success();
+  return op->emitOpError("expected ")
+         << getPhaseAttrName()
+         << " = \"imported\", \"scheduled\" or \"planned\", got "
+         << attribute.getValue();
+}

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//
-// The Piper dialect.
+//===- PiperDialect.td - the Piper dialect -----------------------------------===//
 
 #ifndef PIPER_DIALECT_TD
 #define PIPER_DIALECT_TD
@@ -10,13 +9,23 @@ include "mlir/IR/OpBase.td"
 def Piper_Dialect : Dialect {
   let name = "piper";
   let cppNamespace = "::piper";
-  let summary = "one global training DAG for a whole cluster, and what becomes of it";
+  let summary = "one training step of a whole cluster as one program";
   let description = [{
-    See README.md beside this file for the phases and what each may hold.
+    A module holds a training step from the imported graph of one logical device to the plans of all
+    ranks; its attribute `piper.phase` says how far it has come. README.md beside this file has the
+    phases, what each may hold, and what order means.
+
+    Constraints:
+    - `piper.phase` is an attribute of a module: "imported", "scheduled" or "planned".
   }];
   let useDefaultTypePrinterParser = 1;
   let useDefaultAttributePrinterParser = 1;
+  let hasOperationAttrVerify = 1;
   let dependentDialects = ["::mlir::func::FuncDialect"];
+  let extraClassDeclaration = [{
+    /// The module attribute that says how far a program has come.
+    static constexpr ::llvm::StringLiteral getPhaseAttrName() { return "piper.phase"; }
+  }];
 }
 
 class Piper_Op<string mnemonic, list<Trait> traits = []> : Op<Piper_Dialect, mnemonic, traits>;

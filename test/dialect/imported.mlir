@@ -18,8 +18,8 @@ module attributes {piper.phase = "imported"} {
   piper.state @"bn.running_mean" : tensor<4xf32> buffer ["bn.running_mean"]
   // CHECK: piper.state @scale : tensor<4xf32> constant ["scale"]
   piper.state @scale : tensor<4xf32> constant ["scale"]
-  // CHECK: piper.optimizer @group0 "sgd" slots ["momentum"] scalars ["lr", "weight_decay"] config {dampening = 0.000000e+00 : f64}
-  piper.optimizer @group0 "sgd" slots ["momentum"] scalars ["lr", "weight_decay"] config {dampening = 0.0 : f64}
+  // CHECK: piper.optimizer @group0 "sgd" slots ["momentum_buffer"] scalars ["lr", "weight_decay"] config {dampening = 0.000000e+00 : f64}
+  piper.optimizer @group0 "sgd" slots ["momentum_buffer"] scalars ["lr", "weight_decay"] config {dampening = 0.0 : f64}
 
   // CHECK: piper.chunk @c0_F F operands [1, 1, 1, 1] results [1, 1, 1, 2] [{binding = {rows = 4 : i64}, function = @c0_F_rows4}]
   piper.chunk @c0_F F operands [1, 1, 1, 1] results [1, 1, 1, 2] [{binding = {rows = 4 : i64}, function = @c0_F_rows4}]
