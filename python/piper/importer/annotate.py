@@ -1,0 +1,219 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Annotations: which part of a forward pass carries which tag.
+
+A tag is a name with an index. Strategies select work by tags, so annotations are the only thing about the model that a strategy has to know. They have no
+effect on an eager run; while a model is captured, a `TagRecorder` turns them into scopes that every traced operation remembers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from .blocks import block_elements, callable_parts
+from .errors import ImporterError
+
+#: Names whose annotation divides a whole model, as a pipeline does. Code outside them belongs to the part that was traced before it.
+PIPELINE_TAGS = ("stage", "PP")
+#: The automatic tag of the elements of a model's repeated blocks.
+BLOCK_TAG = "_block"
+RESERVED_TAGS = ("PASS",)
+_ATTRIBUTE = "_piper_module_annotations"
+
+
+@dataclass(frozen=True)
+class Scope:
+    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags."""
+
+    serial: int
+    tags: tuple[tuple[str, int], ...]
+    in_block: bool
+
+
+_ROOT = Scope(0, (), False)
+
+
+class TagRecorder:
+    """Numbers annotations during one forward pass and reports each scope to the tracer.
+
+    `mark(scope)` returns a context manager in which the tracer stamps operations with that scope. `in_backward()` tells whether autograd is running: code
+    that activation checkpointing runs again there has been numbered before, and is not numbered twice.
+    """
+
+    def __init__(self, mark: Callable[[Scope], contextlib.AbstractContextManager], in_backward: Callable[[], bool] = lambda: False):
+        self._mark = mark
+        self._in_backward = in_backward
+        self.begin()
+
+    def begin(self) -> None:
+        """Starts a forward pass: every count is zero again."""
+        self._counts: dict[str, int] = {}
+        self._serial = 0
+        self._current = _ROOT
+
+    @contextlib.contextmanager
+    def count(self, name: str) -> Iterator[None]:
+        """Enters the next index of `name`."""
+        if self._in_backward():
+            yield
+            return
+        index = self._counts.get(name, 0)
+        self._counts[name] = index + 1
+        with self.enter({name: index}):
+            yield
+
+    @contextlib.contextmanager
+    def enter(self, tags: Mapping[str, int], block: bool = False) -> Iterator[None]:
+        """Enters a scope that adds `tags` to those in force."""
+        if self._in_backward():
+            yield
+            return
+        outer = self._current
+        merged = dict(outer.tags)
+        for name, index in tags.items():
+            if merged.get(name, index) != index:
+                raise ImporterError(f"annotation '{name}' = {index} is nested inside '{name}' = {merged[name]}: expected one index at a time")
+            merged[name] = index
+        self._serial += 1
+        self._current = Scope(self._serial, tuple(sorted(merged.items())), outer.in_block or block)
+        try:
+            with self._mark(self._current):
+                yield
+        finally:
+            self._current = outer
+
+
+_recorder: contextvars.ContextVar[TagRecorder | None] = contextvars.ContextVar("piper_tag_recorder", default=None)
+
+
+@contextlib.contextmanager
+def recording(recorder: TagRecorder) -> Iterator[TagRecorder]:
+    """Makes `annotate` report to `recorder` for the duration of the context."""
+    token = _recorder.set(recorder)
+    try:
+        yield recorder
+    finally:
+        _recorder.reset(token)
+
+
+@contextlib.contextmanager
+def annotate(name: str) -> Iterator[None]:
+    """Tags the operations of the `with` body, inside a module's forward.
+
+    The first body with a given name gets index 0, the next one index 1, and so on; counting starts again with each forward pass. Different names nest. In
+    an ordinary eager run the context does nothing.
+
+    Args:
+        name: a tag such as "stage"; `PASS` and names that start with "_" are reserved.
+
+    Raises:
+        ImporterError: the name is reserved or no identifier, or it is nested inside itself.
+    """
+    check_name(name)
+    recorder = _recorder.get()
+    if recorder is None:
+        yield
+        return
+    with recorder.count(name):
+        yield
+
+
+def check_name(name: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ImporterError(f"expected an identifier as annotation name, got {name!r}")
+    if name in RESERVED_TAGS or name.startswith("_"):
+        raise ImporterError(f"annotation name '{name}' is reserved")
+
+
+def annotate_modules(model: nn.Module, annotations: Mapping[str, Sequence[Sequence[str]]]) -> nn.Module:
+    """Tags whole modules of `model` by name, without a change to its code.
+
+    Args:
+        model: the model; its parameters and its forward stay as they are.
+        annotations: for each tag name a list of lists of module names; the position in the outer list is the index. A module's name covers everything
+            below it. Calling again replaces the annotations.
+
+    Returns:
+        `model`.
+
+    Raises:
+        ImporterError: naming every module that does not exist, that is listed twice (also by way of a parent or as another name of the same module), or
+            that has parameters but is in no list of a tag which divides the whole model (`PIPELINE_TAGS`).
+    """
+    modules = dict(model.named_modules(remove_duplicate=False))
+    for name, groups in annotations.items():
+        check_name(name)
+        _check_groups(model, modules, name, groups)
+    model.__dict__[_ATTRIBUTE] = {name: [list(group) for group in groups] for name, groups in annotations.items()}
+    return model
+
+
+def _check_groups(model: nn.Module, modules: Mapping[str, nn.Module], name: str, groups: Sequence[Sequence[str]]) -> None:
+    if isinstance(groups, str) or any(isinstance(group, str) for group in groups):
+        raise ImporterError(f"annotation '{name}': expected a list of lists of module names")
+    listed = [module for group in groups for module in group]
+    unknown = [module for module in listed if module not in modules or module == ""]
+    if unknown:
+        raise ImporterError(f"annotation '{name}': the model has no module named {_names(unknown)}")
+    owner: dict[int, str] = {}
+    twice: list[str] = []
+    for module in listed:
+        for part in modules[module].modules():
+            if owner.setdefault(id(part), module) != module or listed.count(module) > 1:
+                twice.append(module)
+                break
+    if twice:
+        raise ImporterError(f"annotation '{name}': {_names(dict.fromkeys(twice))} listed twice (a name covers every module below it; a module that runs in"
+                            " several places needs piper.annotate in forward)")
+    if name in PIPELINE_TAGS:
+        left = [n for n, m in modules.items() if n and id(m) not in owner and any(True for _ in m.parameters(recurse=False))]
+        if left:
+            raise ImporterError(f"annotation '{name}': {_names(left)} has parameters and is in no list")
+
+
+def _names(names) -> str:
+    return ", ".join(f"'{n}'" for n in names)
+
+
+@contextlib.contextmanager
+def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
+    """Enters the scopes of `annotate_modules` and of the automatic block tag around each module call, by hooks that are removed at the end."""
+    modules = dict(model.named_modules(remove_duplicate=False))
+    tags: dict[nn.Module, dict[str, int]] = {}
+    for name, groups in model.__dict__.get(_ATTRIBUTE, {}).items():
+        for index, group in enumerate(groups):
+            for module in group:
+                for part in callable_parts(modules[module]):
+                    tags.setdefault(part, {})[name] = index
+    blocks: set[nn.Module] = set()
+    for index, element in enumerate(block_elements(model)):
+        for part in callable_parts(element):
+            tags.setdefault(part, {})[BLOCK_TAG] = index
+            blocks.add(part)
+    handles = []
+    try:
+        for module, entries in tags.items():
+            handles += _hook(module, entries, module in blocks, recorder)
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, recorder: TagRecorder) -> list:
+    entered: list[contextlib.AbstractContextManager] = []
+
+    def before(_module, _args):
+        scope = recorder.enter(tags, block)
+        scope.__enter__()
+        entered.append(scope)
+
+    def after(_module, _args, _output):
+        if entered:
+            entered.pop().__exit__(None, None, None)
+
+    return [module.register_forward_pre_hook(before, prepend=True), module.register_forward_hook(after, always_call=True)]

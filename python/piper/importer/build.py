@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`import_model`: from a PyTorch model, a loss and an example batch to the imported program."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from .annotate import BLOCK_TAG
+from .capture import Joint, capture
+from .errors import ImporterError
+from .imported import Family, Imported, Input, Node, State
+from .inputs import Batch, describe
+from .loss import LossForm, loss_pair
+from .pieces import Program, common_row_dependent, program_of
+
+MODEL, LOSS = "model", "loss_fn"
+
+
+def import_model(model: nn.Module, loss_fn: Callable, batch: Any, rows: Sequence[int] | None = None, *, training: bool = True,
+                 loss_reduction: str | None = None, batch_dims: Mapping[str, int | None] | None = None) -> Imported:
+    """Captures one step of `model` under `loss_fn` and cuts it into chunks by its annotations.
+
+    The model is traced with fake tensors: nothing of it is run or changed, nor is the global random generator.
+
+    Args:
+        model: annotated by `piper.annotate` in its forward or by `piper.annotate_modules`, or not at all (then its repeated blocks are the chunks).
+        loss_fn: `loss_fn(output, target)`; returns (sum, weight), or a scalar tensor (see loss.py).
+        batch: an example, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes of its tensors count.
+        rows: the numbers of rows to make functions for; those of the example by default.
+        training: True: the model as it is, with backward. False: forward in eval mode.
+        loss_reduction: None, or "mean_rows" or "sum" where loss_fn returns a scalar that is not recognised.
+        batch_dims: input name to 0 (divided over microbatches) or None (not divided), where dim 0 does not tell.
+
+    Raises:
+        ImporterError: naming the input, operation or module at fault.
+    """
+    example = Batch.of(batch)
+    inputs, static, example_rows = describe(example, batch_dims)
+    wanted_rows = tuple(dict.fromkeys(rows)) if rows else (example_rows,)
+    if example_rows is None and (len(wanted_rows) > 1 or wanted_rows[0] is not None):
+        raise ImporterError("no tensor of the batch has rows to divide: give batch_dims, or a target whose dim 0 counts the rows")
+    if any(count is not None and count < 1 for count in wanted_rows):
+        raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
+    children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
+    forms: dict[int | None, LossForm] = {}
+    joints: dict[int | None, Joint] = {}
+    with contextlib.nullcontext() if training else _evaluating(children.values()):
+        for count in wanted_rows:
+            joints[count], forms[count] = _capture(children, loss_fn, example, inputs, count, training, loss_reduction)
+    states = _states(children)
+    _check_forms(forms)
+    row_dependent = common_row_dependent(list(joints.values()))
+    programs = {count: program_of(joint, row_dependent, _aliases(states), list(inputs)) for count, joint in joints.items()}
+    return _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
+
+
+def _capture(children, loss_fn, example: Batch, inputs: Mapping[str, Input], rows: int | None, training: bool, reduction: str | None):
+    form: list[LossForm] = []
+    model = children[MODEL]
+
+    def run(tensors):
+        named = dict(zip(inputs, tensors))
+        call = example.map(lambda path, value: named.get(path, value))
+        output = model(*call.args, **call.kwargs)
+        total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
+        form[:] = [found]
+        return total, weight
+
+    examples = [torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()]
+    return capture(children, model, run, examples, training), form[0]
+
+
+@contextlib.contextmanager
+def _evaluating(modules) -> Iterator[None]:
+    modes = {part: part.training for module in modules for part in module.modules()}
+    try:
+        for part in modes:
+            part.training = False
+        yield
+    finally:
+        for part, mode in modes.items():
+            part.training = mode
+
+
+def _check_forms(forms: Mapping[int | None, LossForm]) -> None:
+    distinct = set(forms.values())
+    if len(distinct) > 1:
+        raise ImporterError("the loss is a mean over a number of elements that does not grow with the rows of the batch, so parts of a batch can't be combined:"
+                            " return a pair (sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum'")
+
+
+def state_name(traced: str) -> str:
+    """The user's name of a parameter or buffer of the traced step: the model's own are named as in the model."""
+    return traced.removeprefix(MODEL + ".")
+
+
+def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
+    names: dict[int, list[str]] = {}
+    tensors: dict[int, tuple[torch.Tensor, str]] = {}
+    saved: set[str] = set()
+    for prefix, module in children.items():
+        saved |= {state_name(f"{prefix}.{name}") for name in module.state_dict()}
+        for kind, found in (("parameter", module.named_parameters(remove_duplicate=False)), ("buffer", module.named_buffers(remove_duplicate=False))):
+            for name, tensor in found:
+                names.setdefault(id(tensor), []).append(state_name(f"{prefix}.{name}"))
+                tensors[id(tensor)] = (tensor, kind)
+    states = {}
+    for key, (tensor, kind) in tensors.items():
+        persistent = kind == "parameter" or any(name in saved for name in names[key])
+        states[names[key][0]] = State(names[key][0], tuple(names[key]), tuple(tensor.shape), tensor.dtype, kind, tensor.requires_grad, persistent, tensor)
+    return states
+
+
+def _aliases(states: Mapping[str, State]) -> dict[str, str]:
+    """From each name in the traced step to the name of its state."""
+    result = {}
+    for state in states.values():
+        for name in state.all_names:
+            result[name] = result[f"{MODEL}.{name}"] = state.name
+    return result
+
+
+def _assemble(programs: Mapping[int | None, Program], states, inputs, static, form, training) -> Imported:
+    reference_rows, reference = next(iter(programs.items()))
+    for count, program in programs.items():
+        difference = reference.difference(program)
+        if difference:
+            raise ImporterError(f"the model is not the same program for {reference_rows} and for {count} rows: {difference}; use equal microbatches")
+    families: dict[str, Family] = {}
+    nodes = []
+    for index, piece in enumerate(reference.pieces):
+        members = {count: program.pieces[index].function for count, program in programs.items()}
+        digest = hashlib.sha256(" ".join(f"{count}:{function.name}" for count, function in members.items()).encode()).hexdigest()[:16]
+        name = f"{piece.pass_}_{digest}" if len(members) > 1 else next(iter(members.values())).name
+        tags = {tag: number for tag, number in piece.tags}
+        family = families.setdefault(name, Family(name, piece.pass_, tuple(tags), members))
+        family.tags = tuple(tag for tag in family.tags if tag in tags)
+        label = " ".join([piece.pass_, *(f"{tag}={number}" for tag, number in sorted(tags.items(), key=lambda t: t[0] == BLOCK_TAG))])
+        nodes.append(Node(index, label, name, piece.pass_, tags, reference.operands[index], reference.results[index], reference.takes[index],
+                          bool(piece.saved_results), piece.key[0] == "G"))
+    constants = {name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value) for name, value in reference.constants.items()}
+    trainable = {name: reference.gradients.get(name, []) for name, state in states.items() if state.kind == "parameter" and state.trainable and training}
+    return Imported(training, tuple(programs), {**states, **constants}, dict(inputs), families, nodes, trainable, reference.writes, form,
+                    reference.loss[0], reference.loss[1], dict(static))

@@ -1,0 +1,203 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Captures the joint graph of forward, loss and backward of a model. The only file that calls private parts of torch.
+
+aot_export_joint_with_descriptors traces the eager module with fake tensors: the user's parameters, buffers, gradients and generator stay as they are. What later
+files need of torch's private metadata is translated here into `Origin`s and `Port`s.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import fx, nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+
+from . import attention
+from .annotate import Scope, TagRecorder, module_scopes, recording
+from .errors import ImporterError
+
+_SUPPORTED = ((2, 13), (2, 14))
+_version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
+if not _SUPPORTED[0] <= _version < _SUPPORTED[1]:
+    raise ImportError(f"expected torch >=2.13,<2.14 (the importer uses parts of torch that change between releases), got {torch.__version__}")
+
+import torch.fx.traceback as fx_traceback  # noqa: E402  (the version check has to come first)
+from torch._export.utils import _compiling_state_context  # noqa: E402
+from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
+from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException  # noqa: E402
+
+_TAG, _SOURCE = "piper_scope", "piper_source"
+_LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where an operation of the joint graph came from.
+
+    Attributes:
+        scope: the annotations in force; None outside of any.
+        backward: whether autograd made it.
+        sequence: equal for a forward operation and the backward operations that belong to it; grows in the order of the forward.
+        accumulates: whether it adds up gradients of one value that is used several times.
+        source: "file:line" of the user's code, or "".
+        replayed: whether functionalisation made it again, later than its scope says.
+    """
+
+    scope: Scope | None
+    backward: bool
+    sequence: int | None
+    accumulates: bool
+    source: str
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class Port:
+    """The meaning of a placeholder ("parameter", "buffer", "input", "tangent") or an output ("output", "gradient", "write") of the joint graph.
+
+    `name` is a parameter's or buffer's name in the traced module; `index` the position of an input or output.
+    """
+
+    kind: str
+    name: str = ""
+    index: int = -1
+
+
+@dataclass
+class Joint:
+    """The captured graph. Each call_function node has `meta["origin"]`, each tensor node `meta["val"]` (a fake tensor).
+
+    `outputs` describes the graph's outputs in order; an output without meaning has None.
+    """
+
+    module: fx.GraphModule
+    placeholders: dict[fx.Node, Port]
+    outputs: list[Port | None]
+
+
+class _Step(nn.Module):
+    def __init__(self, children: dict[str, nn.Module], run: Callable):
+        super().__init__()
+        for name, child in children.items():
+            self.add_module(name, child)
+        self._run = run
+
+    def forward(self, *tensors):
+        return self._run(tensors)
+
+
+class _UserCalls(TorchFunctionMode):
+    """Stamps operations with the line of user code that made them, and gives attention to Piper's own operation."""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if fx_traceback.get_current_meta().get("in_grad_fn", 0):
+            return func(*args, **kwargs)
+        with fx_traceback.annotate({_SOURCE: _user_line()}):
+            if func is attention.SDPA:
+                result = attention.replaces(args, kwargs)
+                if result is not None:
+                    return result
+            return func(*args, **kwargs)
+
+
+def _user_line() -> str:
+    frame = sys._getframe(2)
+    while frame is not None:
+        name = frame.f_code.co_filename
+        if not name.startswith(_LIBRARY_FOLDERS) and not name.startswith("<"):
+            return f"{name}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def capture(children: dict[str, nn.Module], model: nn.Module, run: Callable, tensors: Sequence[torch.Tensor], training: bool) -> Joint:
+    """Traces `run(tensors)`, which calls modules of `children`, with its backward where `training`.
+
+    Args:
+        children: the modules whose parameters and buffers are inputs of the graph, by the first part of their names.
+        model: the one of them whose annotations and blocks make scopes.
+        run: returns a flat tuple of tensors; the backward starts from those that need a gradient.
+        tensors: examples of the inputs; only their metadata is used.
+
+    Raises:
+        ImporterError: the shape of a value or the path through the code depends on data, or no gradient arises.
+    """
+    recorder = TagRecorder(lambda scope: fx_traceback.annotate({_TAG: scope}), lambda: fx_traceback.get_current_meta().get("in_grad_fn", 0) > 0)
+
+    def traced(inputs):
+        recorder.begin()
+        with _UserCalls():
+            return run(inputs)
+
+    with contextlib.ExitStack() as stack:
+        for context in (torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), fx_traceback.preserve_node_meta(), _compiling_state_context(),
+                        torch.set_grad_enabled(training), _data_dependence_named(), recording(recorder), module_scopes(model, recorder)):
+            stack.enter_context(context)
+        exported = aot_export_joint_with_descriptors(stack, _Step(children, traced), tuple(tensors))
+        return _translate(exported.graph_module)
+
+
+@contextlib.contextmanager
+def _data_dependence_named() -> Iterator[None]:
+    try:
+        yield
+    except (DataDependentOutputException, DynamicOutputShapeException) as error:
+        where = _last_user_line(error.__traceback__)
+        raise ImporterError(f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form with static shapes (for"
+                            " a mixture of experts: a dense or batched form)") from error
+
+
+def _last_user_line(traceback) -> str:
+    line = "unknown line"
+    while traceback is not None:
+        name = traceback.tb_frame.f_code.co_filename
+        if not name.startswith(_LIBRARY_FOLDERS) and not name.startswith("<") and os.sep + "contextlib" not in name:
+            line = f"{name}:{traceback.tb_lineno}"
+        traceback = traceback.tb_next
+    return line
+
+
+def _translate(module: fx.GraphModule) -> Joint:
+    graph = module.graph
+    placeholders = {node: _input_port(node.meta["desc"]) for node in graph.nodes if node.op == "placeholder"}
+    outputs = [None if desc is None else _output_port(desc) for desc in graph.output_node().meta["desc"]]
+    for node in graph.nodes:
+        custom = node.meta.get("custom") or {}
+        origin = Origin(custom.get(_TAG), node.meta.get("partitioner_tag") == "is_backward", node.meta.get("seq_nr"),
+                        bool(node.meta.get("is_gradient_acc")), custom.get(_SOURCE, ""), bool(node.meta.get("is_functional_regenerated")))
+        value = node.meta.get("val")
+        node.meta = {"origin": origin, "val": value}
+    return Joint(module, placeholders, outputs)
+
+
+def _input_port(desc) -> Port:
+    if isinstance(desc, aot.ParamAOTInput):
+        return Port("parameter", desc.target)
+    if isinstance(desc, aot.BufferAOTInput):
+        return Port("buffer", desc.target)
+    if isinstance(desc, aot.PlainAOTInput):
+        return Port("input", index=desc.idx)
+    if isinstance(desc, aot.TangentAOTInput) and isinstance(desc.output, aot.PlainAOTOutput):
+        return Port("tangent", index=desc.output.idx)
+    raise ImporterError(f"an input of the step can't be imported: {desc.expr()} (tensor subclasses and views of one another are not supported)")
+
+
+def _output_port(desc) -> Port | None:
+    if isinstance(desc, aot.PlainAOTOutput):
+        return Port("output", index=desc.idx)
+    if isinstance(desc, aot.GradAOTOutput):
+        of = _input_port(desc.grad_of)
+        return Port("gradient", of.name, of.index)
+    if isinstance(desc, aot.InputMutationAOTOutput):
+        of = _input_port(desc.mutated_input)
+        return Port("write", of.name, of.index)
+    raise ImporterError(f"an output of the step can't be imported: {desc.expr()}")

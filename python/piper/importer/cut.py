@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Cuts a joint graph into functions: one forward and one backward per chunk, and the sums between them.
+
+A value that another chunk needs is an ordinary result. What only the chunk's own backward needs is saved, views as their bases; a backward reads inputs, states
+and other nodes' results directly and makes views again itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import torch
+from torch import fx
+
+from .errors import ImporterError
+from .graphs import aten, calls, is_part_view, is_view, reachable, structural_hash, subgraph
+from .imported import BACKWARD, FORWARD, Function, TensorSpec
+from .regions import Tags
+
+#: ("F", chunk), ("B", chunk) or ("G", number of the sum)
+Key = tuple[str, int]
+
+
+@dataclass
+class Piece:
+    """A node of the DAG before names are given: `operands`, `results` and the saved values are nodes of the joint graph."""
+
+    key: Key
+    tags: Tags
+    operands: list[fx.Node]
+    results: list[fx.Node]
+    saved_operands: list[fx.Node] = field(default_factory=list)
+    saved_results: list[fx.Node] = field(default_factory=list)
+    function: Function | None = None
+
+    @property
+    def pass_(self) -> str:
+        return FORWARD if self.key[0] == "F" else BACKWARD
+
+
+class Cutter:
+    """Makes the pieces of one graph.
+
+    Args:
+        graph: the joint graph.
+        keys: the key of every operation that belongs to a piece.
+        tags: the tags of each chunk.
+        recipes: operations that are copied into each piece which uses them.
+        wanted: values that have to be results whoever uses them: gradients, losses, buffers.
+    """
+
+    def __init__(self, graph: fx.Graph, keys: dict[fx.Node, Key], tags: list[Tags], recipes: set[fx.Node], wanted: Iterable[fx.Node]):
+        self._keys, self._tags, self._recipes = keys, tags, recipes
+        self._position = {node: position for position, node in enumerate(graph.nodes)}
+        self._bodies: dict[Key, list[fx.Node]] = {}
+        for node in calls(graph):
+            if node in keys:
+                self._bodies.setdefault(keys[node], []).append(node)
+        # What another piece reads is a result whatever the owner's backward does with it.
+        self._crossing = set(wanted)
+        for key, body in self._bodies.items():
+            self._crossing |= {node for node in _external(body) if node in keys and keys[node] not in (key, _own_forward(key))}
+
+    def pieces(self) -> list[Piece]:
+        bodies = {key: self._with_copies(key, body) for key, body in self._bodies.items()}
+        external = {key: _external(body) for key, body in bodies.items()}
+        pieces = []
+        for key, body in bodies.items():
+            own = _own_forward(key)
+            saved = [node for node in external[key] if key[0] == "B" and self._keys.get(node) == own and node not in self._crossing]
+            saved.sort(key=self._position.__getitem__)
+            operands = [node for node in external[key] if node not in set(saved)]
+            results = [node for node in self._bodies[key] if node in self._crossing]
+            pieces.append(Piece(key, self._piece_tags(key), operands, results, saved))
+        by_key = {piece.key: piece for piece in pieces}
+        for piece in pieces:
+            if piece.key[0] == "B" and piece.saved_operands:
+                by_key["F", piece.key[1]].saved_results = piece.saved_operands
+        for piece in pieces:
+            _check_single_tensors(piece)
+            piece.function = _function(piece, bodies[piece.key])
+        return _in_order(pieces, self._keys)
+
+    def _piece_tags(self, key: Key) -> Tags:
+        if key[0] != "G":
+            return self._tags[key[1]]
+        users = [self._keys[user] for node in self._bodies[key] for user in node.users if user in self._keys and self._keys[user] != key]
+        return self._tags[max(chunk for kind, chunk in users if kind == "B")] if any(kind == "B" for kind, _ in users) else ()
+
+    def _with_copies(self, key: Key, body: list[fx.Node]) -> list[fx.Node]:
+        """`body` and what is made again in it: constants, and in a backward the views of its own forward's values."""
+        inside = set(body)
+        forward = _own_forward(key) if key[0] == "B" else None
+        whole = {node for node in _external(body) if self._keys.get(node) == forward and not self._part_of_saved(node, forward)} if forward else set()
+        kept = reachable(whole, lambda n: n.all_input_nodes if self._again(n, forward) else ())
+        roots = {node for node in kept if not self._again(node, forward)}
+
+        def follow(node: fx.Node) -> Iterable[fx.Node]:
+            for operand in node.all_input_nodes:
+                if operand in inside:
+                    continue
+                if operand in self._recipes or (forward and self._again(operand, forward)) or (forward and self._part_again(operand, forward, roots)):
+                    yield operand
+
+        copies = [node for node in reachable(body, follow) if node not in inside]
+        return sorted(inside | set(copies), key=self._position.__getitem__)
+
+    def _again(self, node: fx.Node, forward: Key | None) -> bool:
+        return self._keys.get(node) == forward and is_view(node) and node not in self._crossing
+
+    def _part_of_saved(self, node: fx.Node, forward: Key | None) -> bool:
+        while self._keys.get(node) == forward and (is_view(node) or is_part_view(node)):
+            if is_part_view(node):
+                return True
+            node = node.args[0]
+        return False
+
+    def _part_again(self, node: fx.Node, forward: Key, roots: set[fx.Node]) -> bool:
+        """Whether a slice is worth making again: its base is at hand anyway."""
+        if self._keys.get(node) != forward or not is_part_view(node) or node in self._crossing:
+            return False
+        base = node
+        while self._keys.get(base) == forward and (is_view(base) or is_part_view(base)):
+            base = base.args[0]
+        return self._keys.get(base) != forward or base in roots
+
+
+def _own_forward(key: Key) -> Key:
+    return ("F", key[1]) if key[0] == "B" else key
+
+
+def _external(body: list[fx.Node]) -> list[fx.Node]:
+    inside = set(body)
+    return list(dict.fromkeys(operand for node in body for operand in node.all_input_nodes if operand not in inside))
+
+
+def _check_single_tensors(piece: Piece) -> None:
+    for node in [*piece.operands, *piece.results, *piece.saved_operands]:
+        if not isinstance(node.meta.get("val"), torch.Tensor):
+            raise ImporterError(f"{node.meta['origin'].source}: the result of '{node.target}' is no tensor and can't pass between chunks")
+
+
+def spec_of(node: fx.Node) -> TensorSpec:
+    return TensorSpec(tuple(node.meta["val"].shape), node.meta["val"].dtype)
+
+
+def _function(piece: Piece, body: list[fx.Node]) -> Function:
+    inputs, outputs = piece.operands + piece.saved_operands, piece.results + piece.saved_results
+    module = subgraph(body, inputs, outputs)
+    name = f"{piece.pass_}_{structural_hash(module, len(piece.saved_operands), len(piece.saved_results))}"
+    specs = [tuple(spec_of(node) for node in nodes) for nodes in (piece.operands, piece.saved_operands, piece.results, piece.saved_results)]
+    return Function(name, module, *specs)
+
+
+def _in_order(pieces: list[Piece], keys: dict[fx.Node, Key]) -> list[Piece]:
+    """Dependency order: forwards by chunk, then backwards from the last chunk on, each sum as soon as its terms are there."""
+    def rank(piece: Piece) -> tuple[int, int]:
+        kind, number = piece.key
+        return {"F": (0, number), "G": (1, number), "B": (2, -number)}[kind]
+
+    waiting = sorted(pieces, key=rank)
+    done: set[Key] = set()
+    order = []
+    while waiting:
+        ready = next((p for p in waiting if all(keys[n] in done for n in p.operands + p.saved_operands if n in keys)), None)
+        if ready is None:
+            raise ImporterError("the chunks depend on each other in a circle: " + ", ".join(f"{p.key[0]}{dict(p.tags)}" for p in waiting))
+        waiting.remove(ready)
+        done.add(ready.key)
+        order.append(ready)
+    return order
+
+
+def identity(graph: fx.Graph, value: fx.Node) -> fx.Node:
+    """A copy of `value` as the last operation of the graph."""
+    with graph.inserting_before(graph.output_node()):
+        copy = graph.call_function(aten.clone.default, (value,))
+    copy.meta = dict(value.meta)
+    return copy
