@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Annotations: which part of a forward pass carries which tag.
 
-A tag is a name with an index. Strategies select work by tags, so annotations are the only thing about the model that a strategy has to know. They have no
-effect on an eager run; while a model is captured, a `TagRecorder` turns them into scopes that every traced operation remembers.
+A tag is a name with an index. Strategies select work by tags, so annotations are the only thing about the model that a
+strategy has to know. They have no effect on an eager run; while a model is captured, a `TagRecorder` turns them into
+scopes that every traced operation remembers.
 """
 
 from __future__ import annotations
@@ -17,7 +18,8 @@ from torch import nn
 from .blocks import block_elements, callable_parts
 from .errors import ImporterError
 
-#: Names whose annotation divides a whole model, as a pipeline does. Code outside them belongs to the part that was traced before it.
+#: Names whose annotation divides a whole model, as a pipeline does. Code outside them belongs to the part that was
+#: traced before it.
 PIPELINE_TAGS = ("stage", "PP")
 #: The automatic tag of the elements of a model's repeated blocks.
 BLOCK_TAG = "_block"
@@ -40,11 +42,16 @@ _ROOT = Scope(0, (), False)
 class TagRecorder:
     """Numbers annotations during one forward pass and reports each scope to the tracer.
 
-    `mark(scope)` returns a context manager in which the tracer stamps operations with that scope. `in_backward()` tells whether autograd is running: code
-    that activation checkpointing runs again there has been numbered before, and is not numbered twice.
+    `mark(scope)` returns a context manager in which the tracer stamps operations with that scope. `in_backward()` tells
+    whether autograd is running: code that activation checkpointing runs again there has been numbered before, and is
+    not numbered twice.
     """
 
-    def __init__(self, mark: Callable[[Scope], contextlib.AbstractContextManager], in_backward: Callable[[], bool] = lambda: False):
+    def __init__(
+        self,
+        mark: Callable[[Scope], contextlib.AbstractContextManager],
+        in_backward: Callable[[], bool] = lambda: False,
+    ):
         self._mark = mark
         self._in_backward = in_backward
         self.begin()
@@ -76,7 +83,10 @@ class TagRecorder:
         merged = dict(outer.tags)
         for name, index in tags.items():
             if merged.get(name, index) != index:
-                raise ImporterError(f"annotation '{name}' = {index} is nested inside '{name}' = {merged[name]}: expected one index at a time")
+                raise ImporterError(
+                    f"annotation '{name}' = {index} is nested inside '{name}' = {merged[name]}: expected one index "
+                    "at a time"
+                )
             merged[name] = index
         self._serial += 1
         self._current = Scope(self._serial, tuple(sorted(merged.items())), outer.in_block or block)
@@ -104,8 +114,8 @@ def recording(recorder: TagRecorder) -> Iterator[TagRecorder]:
 def annotate(name: str) -> Iterator[None]:
     """Tags the operations of the `with` body, inside a module's forward.
 
-    The first body with a given name gets index 0, the next one index 1, and so on; counting starts again with each forward pass. Different names nest. In
-    an ordinary eager run the context does nothing.
+    The first body with a given name gets index 0, the next one index 1, and so on; counting starts again with each
+    forward pass. Different names nest. In an ordinary eager run the context does nothing.
 
     Args:
         name: a tag such as "stage"; `PASS` and names that start with "_" are reserved.
@@ -134,15 +144,16 @@ def annotate_modules(model: nn.Module, annotations: Mapping[str, Sequence[Sequen
 
     Args:
         model: the model; its parameters and its forward stay as they are.
-        annotations: for each tag name a list of lists of module names; the position in the outer list is the index. A module's name covers everything
-            below it. Calling again replaces the annotations.
+        annotations: for each tag name a list of lists of module names; the position in the outer list is the index. A
+            module's name covers everything below it. Calling again replaces the annotations.
 
     Returns:
         `model`.
 
     Raises:
-        ImporterError: naming every module that does not exist, that is listed twice (also by way of a parent or as another name of the same module), or
-            that has parameters but is in no list of a tag which divides the whole model (`PIPELINE_TAGS`).
+        ImporterError: naming every module that does not exist, that is listed twice (also by way of a parent or as
+            another name of the same module), or that has parameters but is in no list of a tag which divides the whole
+            model (`PIPELINE_TAGS`).
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     for name, groups in annotations.items():
@@ -152,7 +163,9 @@ def annotate_modules(model: nn.Module, annotations: Mapping[str, Sequence[Sequen
     return model
 
 
-def _check_groups(model: nn.Module, modules: Mapping[str, nn.Module], name: str, groups: Sequence[Sequence[str]]) -> None:
+def _check_groups(
+    model: nn.Module, modules: Mapping[str, nn.Module], name: str, groups: Sequence[Sequence[str]]
+) -> None:
     if isinstance(groups, str) or any(isinstance(group, str) for group in groups):
         raise ImporterError(f"annotation '{name}': expected a list of lists of module names")
     listed = [module for group in groups for module in group]
@@ -167,10 +180,15 @@ def _check_groups(model: nn.Module, modules: Mapping[str, nn.Module], name: str,
                 twice.append(module)
                 break
     if twice:
-        raise ImporterError(f"annotation '{name}': {_names(dict.fromkeys(twice))} listed twice (a name covers every module below it; a module that runs in"
-                            " several places needs piper.annotate in forward)")
+        raise ImporterError(
+            f"annotation '{name}': {_names(dict.fromkeys(twice))} listed twice (a name covers every module below it; "
+            "a module that runs in"
+            " several places needs piper.annotate in forward)"
+        )
     if name in PIPELINE_TAGS:
-        left = [n for n, m in modules.items() if n and id(m) not in owner and any(True for _ in m.parameters(recurse=False))]
+        left = [
+            n for n, m in modules.items() if n and id(m) not in owner and any(True for _ in m.parameters(recurse=False))
+        ]
         if left:
             raise ImporterError(f"annotation '{name}': {_names(left)} has parameters and is in no list")
 
@@ -181,7 +199,9 @@ def _names(names) -> str:
 
 @contextlib.contextmanager
 def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
-    """Enters the scopes of `annotate_modules` and of the automatic block tag around each module call, by hooks that are removed at the end."""
+    """Enters the scopes of `annotate_modules` and of the automatic block tag around each module call, by hooks that are
+    removed at the end.
+    """
     modules = dict(model.named_modules(remove_duplicate=False))
     tags: dict[nn.Module, dict[str, int]] = {}
     for name, groups in model.__dict__.get(_ATTRIBUTE, {}).items():
@@ -216,4 +236,7 @@ def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, recorder: Tag
         if entered:
             entered.pop().__exit__(None, None, None)
 
-    return [module.register_forward_pre_hook(before, prepend=True), module.register_forward_hook(after, always_call=True)]
+    return [
+        module.register_forward_pre_hook(before, prepend=True),
+        module.register_forward_hook(after, always_call=True),
+    ]

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Attention as one operation: `piper::attention_forward` and its backward, which code generation gives to a blocked kernel.
+"""Attention as one operation: `piper::attention_forward` and its backward, which code generation gives to a blocked
+kernel.
 
-Semantics of torch.nn.functional.scaled_dot_product_attention without mask and dropout; query head h reads key/value head h // (H / Hk). The CPU bodies are the
-plain formula, so that captured graphs run anywhere.
+Semantics of torch.nn.functional.scaled_dot_product_attention without mask and dropout; query head h reads key/value
+head h // (H / Hk). The CPU bodies are the plain formula, so that captured graphs run anywhere.
 """
 
 from __future__ import annotations
@@ -23,15 +24,18 @@ def _scores(q: Tensor, k: Tensor, causal: bool, scale: float) -> Tensor:
 
 @torch.library.custom_op("piper::attention_forward", mutates_args=())
 def attention_forward(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float) -> tuple[Tensor, Tensor]:
-    """q [B, H, T, D], k and v [B, Hk, S, D] → output [B, H, T, D] and log-sum-exp of the scores [B, H, T] in float32."""
+    """q [B, H, T, D], k and v [B, Hk, S, D] → output [B, H, T, D] and log-sum-exp of the scores [B, H, T] in
+    float32.
+    """
     scores = _scores(q, k, causal, scale)
     lse = torch.logsumexp(scores, -1)
     return torch.exp(scores - lse[..., None]) @ v.repeat_interleave(q.shape[1] // v.shape[1], 1), lse.float()
 
 
 @torch.library.custom_op("piper::attention_backward", mutates_args=())
-def attention_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool,
-                       scale: float) -> tuple[Tensor, Tensor, Tensor]:
+def attention_backward(
+    grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, causal: bool, scale: float
+) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k and v from that of the output; formula of Dao et al., FlashAttention, appendix B.2."""
     group = q.shape[1] // k.shape[1]
     probabilities = torch.exp(_scores(q, k, causal, scale) - lse[..., None].to(q.dtype))
@@ -48,7 +52,9 @@ def attention_backward(grad: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tenso
 
 @attention_forward.register_fake
 def _(q, k, v, causal, scale):
-    return torch.empty(q.shape, dtype=q.dtype, device=q.device), torch.empty(q.shape[:-1], dtype=torch.float32, device=q.device)
+    return torch.empty(q.shape, dtype=q.dtype, device=q.device), torch.empty(
+        q.shape[:-1], dtype=torch.float32, device=q.device
+    )
 
 
 @attention_backward.register_fake
@@ -69,17 +75,28 @@ attention_forward.register_autograd(_backward, setup_context=_save)
 
 
 def replaces(args: tuple, kwargs: dict) -> Tensor | None:
-    """The result of F.scaled_dot_product_attention(*args, **kwargs) by `attention_forward`, or None where that op does not cover the call."""
+    """The result of F.scaled_dot_product_attention(*args, **kwargs) by `attention_forward`, or None where that op does
+    not cover the call.
+    """
     names = ("query", "key", "value", "attn_mask", "dropout_p", "is_causal")
-    given = {**dict(zip(names, args)), **kwargs}
+    given = {**dict(zip(names, args, strict=False)), **kwargs}
     q, k, v = given["query"], given["key"], given["value"]
     if given.get("attn_mask") is not None or given.get("dropout_p") or not q.dim() == k.dim() == v.dim() == 4:
         return None
-    if not q.dtype == k.dtype == v.dtype == torch.float32 or not q.shape[-1] == k.shape[-1] == v.shape[-1] or k.shape != v.shape:
+    if (
+        not q.dtype == k.dtype == v.dtype == torch.float32
+        or not q.shape[-1] == k.shape[-1] == v.shape[-1]
+        or k.shape != v.shape
+    ):
         return None
     heads, kv_heads = q.shape[1], k.shape[1]
     causal = bool(given.get("is_causal"))
-    if q.shape[0] != k.shape[0] or heads % kv_heads or (heads != kv_heads and not given.get("enable_gqa")) or (causal and q.shape[2] != k.shape[2]):
+    if (
+        q.shape[0] != k.shape[0]
+        or heads % kv_heads
+        or (heads != kv_heads and not given.get("enable_gqa"))
+        or (causal and q.shape[2] != k.shape[2])
+    ):
         return None
     scale = given.get("scale")
     return attention_forward(q, k, v, causal, 1 / math.sqrt(q.shape[-1]) if scale is None else float(scale))[0]

@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Finds the repeated blocks of a model: the layers that a compiler should translate once and a sharded run should gather one at a time."""
+"""Finds the repeated blocks of a model: the layers that a compiler should translate once and a sharded run should
+gather one at a time.
+"""
 
 from __future__ import annotations
 
@@ -13,8 +15,8 @@ _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 def block_elements(model: nn.Module) -> list[nn.Module]:
     """The elements of the top-most block containers of `model`, in registration order, each once.
 
-    A container is a ModuleList or ModuleDict, or a Sequential whose elements are modules with parts of their own (a Sequential of plain layers is one
-    layer, not a stack of blocks), with at least two elements that have parameters.
+    A container is a ModuleList or ModuleDict, or a Sequential whose elements are modules with parts of their own (a
+    Sequential of plain layers is one layer, not a stack of blocks), with at least two elements that have parameters.
     """
     found: dict[nn.Module, None] = {}
     for container in _top_most(model):

@@ -17,21 +17,31 @@ from .errors import ImporterError
 from .imported import Family, Imported, Input, Node, State
 from .inputs import Batch, describe
 from .loss import LossForm, loss_pair
-from .pieces import Program, common_row_dependent, program_of
+from .pieces import Program, program_of, row_dependent_constants
 
 MODEL, LOSS = "model", "loss_fn"
 
 
-def import_model(model: nn.Module, loss_fn: Callable, batch: Any, rows: Sequence[int] | None = None, *, training: bool = True,
-                 loss_reduction: str | None = None, batch_dims: Mapping[str, int | None] | None = None) -> Imported:
+def import_model(
+    model: nn.Module,
+    loss_fn: Callable,
+    batch: Any,
+    rows: Sequence[int] | None = None,
+    *,
+    training: bool = True,
+    loss_reduction: str | None = None,
+    batch_dims: Mapping[str, int | None] | None = None,
+) -> Imported:
     """Captures one step of `model` under `loss_fn` and cuts it into chunks by its annotations.
 
     The model is traced with fake tensors: nothing of it is run or changed, nor is the global random generator.
 
     Args:
-        model: annotated by `piper.annotate` in its forward or by `piper.annotate_modules`, or not at all (then its repeated blocks are the chunks).
+        model: annotated by `piper.annotate` in its forward or by `piper.annotate_modules`, or not at all (then its
+            repeated blocks are the chunks).
         loss_fn: `loss_fn(output, target)`; returns (sum, weight), or a scalar tensor (see loss.py).
-        batch: an example, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes of its tensors count.
+        batch: an example, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes of its
+            tensors count.
         rows: the numbers of rows to make functions for; those of the example by default.
         training: True: the model as it is, with backward. False: forward in eval mode.
         loss_reduction: None, or "mean_rows" or "sum" where loss_fn returns a scalar that is not recognised.
@@ -44,7 +54,9 @@ def import_model(model: nn.Module, loss_fn: Callable, batch: Any, rows: Sequence
     inputs, static, example_rows = describe(example, batch_dims)
     wanted_rows = tuple(dict.fromkeys(rows)) if rows else (example_rows,)
     if example_rows is None and (len(wanted_rows) > 1 or wanted_rows[0] is not None):
-        raise ImporterError("no tensor of the batch has rows to divide: give batch_dims, or a target whose dim 0 counts the rows")
+        raise ImporterError(
+            "no tensor of the batch has rows to divide: give batch_dims, or a target whose dim 0 counts the rows"
+        )
     if any(count is not None and count < 1 for count in wanted_rows):
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
     children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
@@ -55,24 +67,36 @@ def import_model(model: nn.Module, loss_fn: Callable, batch: Any, rows: Sequence
             joints[count], forms[count] = _capture(children, loss_fn, example, inputs, count, training, loss_reduction)
     states = _states(children)
     _check_forms(forms)
-    row_dependent = common_row_dependent(list(joints.values()))
-    programs = {count: program_of(joint, row_dependent, _aliases(states), list(inputs)) for count, joint in joints.items()}
+    changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
+    programs = {
+        count: program_of(joint, changing[count], _aliases(states), list(inputs)) for count, joint in joints.items()
+    }
     return _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
 
 
-def _capture(children, loss_fn, example: Batch, inputs: Mapping[str, Input], rows: int | None, training: bool, reduction: str | None):
+def _capture(
+    children,
+    loss_fn,
+    example: Batch,
+    inputs: Mapping[str, Input],
+    rows: int | None,
+    training: bool,
+    reduction: str | None,
+):
     form: list[LossForm] = []
     model = children[MODEL]
 
     def run(tensors):
-        named = dict(zip(inputs, tensors))
+        named = dict(zip(inputs, tensors, strict=False))
         call = example.map(lambda path, value: named.get(path, value))
         output = model(*call.args, **call.kwargs)
         total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
         form[:] = [found]
         return total, weight
 
-    examples = [torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()]
+    examples = [
+        torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()
+    ]
     return capture(children, model, run, examples, training), form[0]
 
 
@@ -91,8 +115,11 @@ def _evaluating(modules) -> Iterator[None]:
 def _check_forms(forms: Mapping[int | None, LossForm]) -> None:
     distinct = set(forms.values())
     if len(distinct) > 1:
-        raise ImporterError("the loss is a mean over a number of elements that does not grow with the rows of the batch, so parts of a batch can't be combined:"
-                            " return a pair (sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum'")
+        raise ImporterError(
+            "the loss is a mean over a number of elements that does not grow with the rows of the batch, so parts "
+            "of a batch can't be combined:"
+            " return a pair (sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum'"
+        )
 
 
 def state_name(traced: str) -> str:
@@ -106,14 +133,26 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
     saved: set[str] = set()
     for prefix, module in children.items():
         saved |= {state_name(f"{prefix}.{name}") for name in module.state_dict()}
-        for kind, found in (("parameter", module.named_parameters(remove_duplicate=False)), ("buffer", module.named_buffers(remove_duplicate=False))):
+        for kind, found in (
+            ("parameter", module.named_parameters(remove_duplicate=False)),
+            ("buffer", module.named_buffers(remove_duplicate=False)),
+        ):
             for name, tensor in found:
                 names.setdefault(id(tensor), []).append(state_name(f"{prefix}.{name}"))
                 tensors[id(tensor)] = (tensor, kind)
     states = {}
     for key, (tensor, kind) in tensors.items():
         persistent = kind == "parameter" or any(name in saved for name in names[key])
-        states[names[key][0]] = State(names[key][0], tuple(names[key]), tuple(tensor.shape), tensor.dtype, kind, tensor.requires_grad, persistent, tensor)
+        states[names[key][0]] = State(
+            names[key][0],
+            tuple(names[key]),
+            tuple(tensor.shape),
+            tensor.dtype,
+            kind,
+            tensor.requires_grad,
+            persistent,
+            tensor,
+        )
     return states
 
 
@@ -131,20 +170,58 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
     for count, program in programs.items():
         difference = reference.difference(program)
         if difference:
-            raise ImporterError(f"the model is not the same program for {reference_rows} and for {count} rows: {difference}; use equal microbatches")
+            raise ImporterError(
+                f"the model is not the same program for {reference_rows} and for {count} rows: {difference}; use "
+                "equal microbatches"
+            )
     families: dict[str, Family] = {}
     nodes = []
     for index, piece in enumerate(reference.pieces):
         members = {count: program.pieces[index].function for count, program in programs.items()}
-        digest = hashlib.sha256(" ".join(f"{count}:{function.name}" for count, function in members.items()).encode()).hexdigest()[:16]
+        digest = hashlib.sha256(
+            " ".join(f"{count}:{function.name}" for count, function in members.items()).encode()
+        ).hexdigest()[:16]
         name = f"{piece.pass_}_{digest}" if len(members) > 1 else next(iter(members.values())).name
         tags = {tag: number for tag, number in piece.tags}
         family = families.setdefault(name, Family(name, piece.pass_, tuple(tags), members))
         family.tags = tuple(tag for tag in family.tags if tag in tags)
-        label = " ".join([piece.pass_, *(f"{tag}={number}" for tag, number in sorted(tags.items(), key=lambda t: t[0] == BLOCK_TAG))])
-        nodes.append(Node(index, label, name, piece.pass_, tags, reference.operands[index], reference.results[index], reference.takes[index],
-                          bool(piece.saved_results), piece.key[0] == "G"))
-    constants = {name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value) for name, value in reference.constants.items()}
-    trainable = {name: reference.gradients.get(name, []) for name, state in states.items() if state.kind == "parameter" and state.trainable and training}
-    return Imported(training, tuple(programs), {**states, **constants}, dict(inputs), families, nodes, trainable, reference.writes, form,
-                    reference.loss[0], reference.loss[1], dict(static))
+        label = " ".join(
+            [piece.pass_, *(f"{tag}={number}" for tag, number in sorted(tags.items(), key=lambda t: t[0] == BLOCK_TAG))]
+        )
+        nodes.append(
+            Node(
+                index,
+                label,
+                name,
+                piece.pass_,
+                tags,
+                reference.operands[index],
+                reference.results[index],
+                reference.takes[index],
+                bool(piece.saved_results),
+                piece.key[0] == "G",
+            )
+        )
+    constants = {
+        name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value)
+        for name, value in reference.constants.items()
+    }
+    trainable = {
+        name: reference.gradients.get(name, [])
+        for name, state in states.items()
+        if state.kind == "parameter" and state.trainable and training
+    }
+    return Imported(
+        training,
+        tuple(programs),
+        {**states, **constants},
+        dict(inputs),
+        families,
+        nodes,
+        trainable,
+        reference.writes,
+        form,
+        reference.loss[0],
+        reference.loss[1],
+        dict(static),
+    )

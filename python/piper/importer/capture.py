@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Captures the joint graph of forward, loss and backward of a model. The only file that calls private parts of torch.
 
-aot_export_joint_with_descriptors traces the eager module with fake tensors: the user's parameters, buffers, gradients and generator stay as they are. What later
-files need of torch's private metadata is translated here into `Origin`s and `Port`s.
+aot_export_joint_with_descriptors traces the eager module with fake tensors: the user's parameters, buffers, gradients
+and generator stay as they are. What later files need of torch's private metadata is translated here into `Origin`s and
+`Port`s.
 """
 
 from __future__ import annotations
@@ -26,13 +27,16 @@ from .errors import ImporterError
 _SUPPORTED = ((2, 13), (2, 14))
 _version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
 if not _SUPPORTED[0] <= _version < _SUPPORTED[1]:
-    raise ImportError(f"expected torch >=2.13,<2.14 (the importer uses parts of torch that change between releases), got {torch.__version__}")
+    raise ImportError(
+        "expected torch >=2.13,<2.14 (the importer uses parts of torch that change between releases), got "
+        f"{torch.__version__}"
+    )
 
 import torch.fx.traceback as fx_traceback  # noqa: E402  (the version check has to come first)
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException  # noqa: E402
+from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
 
 _TAG, _SOURCE = "piper_scope", "piper_source"
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
@@ -45,7 +49,8 @@ class Origin:
     Attributes:
         scope: the annotations in force; None outside of any.
         backward: whether autograd made it.
-        sequence: equal for a forward operation and the backward operations that belong to it; grows in the order of the forward.
+        sequence: equal for a forward operation and the backward operations that belong to it; grows in the order of the
+            forward.
         accumulates: whether it adds up gradients of one value that is used several times.
         source: "file:line" of the user's code, or "".
         replayed: whether functionalisation made it again, later than its scope says.
@@ -61,7 +66,8 @@ class Origin:
 
 @dataclass(frozen=True)
 class Port:
-    """The meaning of a placeholder ("parameter", "buffer", "input", "tangent") or an output ("output", "gradient", "write") of the joint graph.
+    """The meaning of a placeholder ("parameter", "buffer", "input", "tangent") or an output ("output", "gradient",
+    "write") of the joint graph.
 
     `name` is a parameter's or buffer's name in the traced module; `index` the position of an input or output.
     """
@@ -119,7 +125,9 @@ def _user_line() -> str:
     return ""
 
 
-def capture(children: dict[str, nn.Module], model: nn.Module, run: Callable, tensors: Sequence[torch.Tensor], training: bool) -> Joint:
+def capture(
+    children: dict[str, nn.Module], model: nn.Module, run: Callable, tensors: Sequence[torch.Tensor], training: bool
+) -> Joint:
     """Traces `run(tensors)`, which calls modules of `children`, with its backward where `training`.
 
     Args:
@@ -131,7 +139,10 @@ def capture(children: dict[str, nn.Module], model: nn.Module, run: Callable, ten
     Raises:
         ImporterError: the shape of a value or the path through the code depends on data, or no gradient arises.
     """
-    recorder = TagRecorder(lambda scope: fx_traceback.annotate({_TAG: scope}), lambda: fx_traceback.get_current_meta().get("in_grad_fn", 0) > 0)
+    recorder = TagRecorder(
+        lambda scope: fx_traceback.annotate({_TAG: scope}),
+        lambda: fx_traceback.get_current_meta().get("in_grad_fn", 0) > 0,
+    )
 
     def traced(inputs):
         recorder.begin()
@@ -139,11 +150,46 @@ def capture(children: dict[str, nn.Module], model: nn.Module, run: Callable, ten
             return run(inputs)
 
     with contextlib.ExitStack() as stack:
-        for context in (torch.random.fork_rng(devices=[]), sdpa_kernel(SDPBackend.MATH), fx_traceback.preserve_node_meta(), _compiling_state_context(),
-                        torch.set_grad_enabled(training), _data_dependence_named(), recording(recorder), module_scopes(model, recorder)):
+        for context in (
+            torch.random.fork_rng(devices=[]),
+            sdpa_kernel(SDPBackend.MATH),
+            fx_traceback.preserve_node_meta(),
+            _compiling_state_context(),
+            torch.set_grad_enabled(training),
+            _data_dependence_named(),
+            _attributes_kept(children),
+            recording(recorder),
+            module_scopes(model, recorder),
+        ):
             stack.enter_context(context)
-        exported = aot_export_joint_with_descriptors(stack, _Step(children, traced), tuple(tensors))
+        # Tensors that the code closes over (class weights, say) are no inputs; they become constants.
+        fake = FakeTensorMode(allow_non_fake_inputs=True)
+        exported = aot_export_joint_with_descriptors(
+            stack, _Step(children, traced), tuple(fake.from_tensor(tensor) for tensor in tensors)
+        )
         return _translate(exported.graph_module)
+
+
+@contextlib.contextmanager
+def _attributes_kept(children: dict[str, nn.Module]) -> Iterator[None]:
+    """Undoes what the traced forward leaves in its modules: attributes it sets, and traced parameters of a module that
+    goes by several names.
+    """
+    parts = list(dict.fromkeys(part for module in children.values() for part in module.modules()))
+    tables = ("_parameters", "_buffers")
+    attributes = [{name: value for name, value in vars(part).items() if name not in tables} for part in parts]
+    contents = [{table: dict(vars(part)[table]) for table in tables} for part in parts]
+    try:
+        yield
+    finally:
+        for part, kept, tensors in zip(parts, attributes, contents, strict=False):
+            own = vars(part)
+            for name in [name for name in own if name not in kept and name not in tables]:
+                del own[name]
+            own.update(kept)
+            for table in tables:
+                own[table].clear()
+                own[table].update(tensors[table])
 
 
 @contextlib.contextmanager
@@ -152,8 +198,11 @@ def _data_dependence_named() -> Iterator[None]:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         where = _last_user_line(error.__traceback__)
-        raise ImporterError(f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form with static shapes (for"
-                            " a mixture of experts: a dense or batched form)") from error
+        raise ImporterError(
+            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form "
+            "with static shapes (for"
+            " a mixture of experts: a dense or batched form)"
+        ) from error
 
 
 def _last_user_line(traceback) -> str:
@@ -172,8 +221,14 @@ def _translate(module: fx.GraphModule) -> Joint:
     outputs = [None if desc is None else _output_port(desc) for desc in graph.output_node().meta["desc"]]
     for node in graph.nodes:
         custom = node.meta.get("custom") or {}
-        origin = Origin(custom.get(_TAG), node.meta.get("partitioner_tag") == "is_backward", node.meta.get("seq_nr"),
-                        bool(node.meta.get("is_gradient_acc")), custom.get(_SOURCE, ""), bool(node.meta.get("is_functional_regenerated")))
+        origin = Origin(
+            custom.get(_TAG),
+            node.meta.get("partitioner_tag") == "is_backward",
+            node.meta.get("seq_nr"),
+            bool(node.meta.get("is_gradient_acc")),
+            custom.get(_SOURCE, ""),
+            bool(node.meta.get("is_functional_regenerated")),
+        )
         value = node.meta.get("val")
         node.meta = {"origin": origin, "val": value}
     return Joint(module, placeholders, outputs)
@@ -188,7 +243,10 @@ def _input_port(desc) -> Port:
         return Port("input", index=desc.idx)
     if isinstance(desc, aot.TangentAOTInput) and isinstance(desc.output, aot.PlainAOTOutput):
         return Port("tangent", index=desc.output.idx)
-    raise ImporterError(f"an input of the step can't be imported: {desc.expr()} (tensor subclasses and views of one another are not supported)")
+    raise ImporterError(
+        f"an input of the step can't be imported: {desc.expr()} (tensor subclasses and views of one another are not "
+        "supported)"
+    )
 
 
 def _output_port(desc) -> Port | None:

@@ -29,27 +29,37 @@ class Constants:
     values: dict[fx.Node, torch.Tensor] = field(default_factory=dict)
 
 
-def fold(module: fx.GraphModule, row_dependent: set[int]) -> Constants:
-    """Evaluates what depends on no placeholder.
+def constant_calls(graph: fx.Graph) -> list[fx.Node]:
+    """The operations that depend on no placeholder, in order."""
+    found: dict[fx.Node, None] = {node: None for node in graph.nodes if node.op == "get_attr"}
+    for node in calls(graph):
+        if all(operand in found for operand in node.all_input_nodes) and not _random(node):
+            found[node] = None
+    return [node for node in found if node.op == "call_function"]
 
-    Args:
-        row_dependent: positions, among the graph's calls, of constants whose shape changes with the number of rows; they stay code.
+
+def fold(module: fx.GraphModule, row_dependent: set[fx.Node]) -> Constants:
+    """Evaluates what depends on no placeholder, but for `row_dependent`, constants whose shape changes with the number
+    of rows: they stay code.
     """
     graph, constants = module.graph, Constants()
-    values: dict[fx.Node, torch.Tensor] = {node: getattr(module, node.target) for node in graph.nodes if node.op == "get_attr"}
-    positions = {node: position for position, node in enumerate(calls(graph))}
+    values: dict[fx.Node, torch.Tensor] = {
+        node: getattr(module, node.target) for node in graph.nodes if node.op == "get_attr"
+    }
     recipes: set[fx.Node] = set()
     code: set[fx.Node] = set()
-    for node in calls(graph):
-        if any(operand not in values and operand not in code for operand in node.all_input_nodes) or _random(node):
-            continue
-        if positions[node] in row_dependent or any(operand in code for operand in node.all_input_nodes):
+    for node in constant_calls(graph):
+        if node in row_dependent or any(operand in code for operand in node.all_input_nodes):
             code.add(node)
             continue
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
         values[node] = node.target(*args, **kwargs)
         from_recipe = all(operand in recipes for operand in node.all_input_nodes)
-        if node.target in CREATIONS and not node.all_input_nodes or (from_recipe and (is_view(node) or is_part_view(node) or node.target in _RECIPE_STEPS)):
+        if (
+            node.target in CREATIONS
+            and not node.all_input_nodes
+            or (from_recipe and (is_view(node) or is_part_view(node) or node.target in _RECIPE_STEPS))
+        ):
             recipes.add(node)
     constants.recipes = recipes | code
     _lift(graph, values, constants)
@@ -72,11 +82,19 @@ def _lift(graph: fx.Graph, values: dict[fx.Node, torch.Tensor], constants: Const
                 replacement = graph.call_function(aten.full.default, (list(value.shape), value.item()), options)
                 constants.recipes.add(replacement)
             else:
-                replacement = graph.placeholder(f"constant_{len(constants.values)}")
-                constants.values[replacement] = value.detach().clone().contiguous()
+                value = value.detach().contiguous()
+                replacement = _equal_table(constants, value) or graph.placeholder(f"constant_{len(constants.values)}")
+                constants.values.setdefault(replacement, value.clone())
         replacement.meta = {**node.meta, "val": node.meta["val"] if node.meta.get("val") is not None else value}
         node.replace_all_uses_with(replacement)
     graph.eliminate_dead_code()
     for node in [n for n in graph.nodes if n.op == "get_attr" and not n.users]:
         graph.erase_node(node)
     constants.recipes = {node for node in constants.recipes if node in set(graph.nodes)}
+
+
+def _equal_table(constants: Constants, value: torch.Tensor) -> fx.Node | None:
+    for node, table in constants.values.items():
+        if table.dtype == value.dtype and torch.equal(table, value):
+            return node
+    return None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Cuts a joint graph into functions: one forward and one backward per chunk, and the sums between them.
 
-A value that another chunk needs is an ordinary result. What only the chunk's own backward needs is saved, views as their bases; a backward reads inputs, states
-and other nodes' results directly and makes views again itself.
+A value that another chunk needs is an ordinary result. What only the chunk's own backward needs is saved, views as
+their bases; a backward reads inputs, states and other nodes' results directly and makes views again itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ Key = tuple[str, int]
 
 @dataclass
 class Piece:
-    """A node of the DAG before names are given: `operands`, `results` and the saved values are nodes of the joint graph."""
+    """A node of the DAG before names are given: `operands`, `results` and the saved values are nodes of the joint
+    graph.
+    """
 
     key: Key
     tags: Tags
@@ -50,7 +52,14 @@ class Cutter:
         wanted: values that have to be results whoever uses them: gradients, losses, buffers.
     """
 
-    def __init__(self, graph: fx.Graph, keys: dict[fx.Node, Key], tags: list[Tags], recipes: set[fx.Node], wanted: Iterable[fx.Node]):
+    def __init__(
+        self,
+        graph: fx.Graph,
+        keys: dict[fx.Node, Key],
+        tags: list[Tags],
+        recipes: set[fx.Node],
+        wanted: Iterable[fx.Node],
+    ):
         self._keys, self._tags, self._recipes = keys, tags, recipes
         self._position = {node: position for position, node in enumerate(graph.nodes)}
         self._bodies: dict[Key, list[fx.Node]] = {}
@@ -60,15 +69,21 @@ class Cutter:
         # What another piece reads is a result whatever the owner's backward does with it.
         self._crossing = set(wanted)
         for key, body in self._bodies.items():
-            self._crossing |= {node for node in _external(body) if node in keys and keys[node] not in (key, _own_forward(key))}
+            self._crossing |= {
+                node for node in _external(body) if node in keys and keys[node] not in (key, _own_forward(key))
+            }
 
     def pieces(self) -> list[Piece]:
         bodies = {key: self._with_copies(key, body) for key, body in self._bodies.items()}
         external = {key: _external(body) for key, body in bodies.items()}
         pieces = []
-        for key, body in bodies.items():
+        for key, _body in bodies.items():
             own = _own_forward(key)
-            saved = [node for node in external[key] if key[0] == "B" and self._keys.get(node) == own and node not in self._crossing]
+            saved = [
+                node
+                for node in external[key]
+                if key[0] == "B" and self._keys.get(node) == own and node not in self._crossing
+            ]
             saved.sort(key=self._position.__getitem__)
             operands = [node for node in external[key] if node not in set(saved)]
             results = [node for node in self._bodies[key] if node in self._crossing]
@@ -85,14 +100,31 @@ class Cutter:
     def _piece_tags(self, key: Key) -> Tags:
         if key[0] != "G":
             return self._tags[key[1]]
-        users = [self._keys[user] for node in self._bodies[key] for user in node.users if user in self._keys and self._keys[user] != key]
-        return self._tags[max(chunk for kind, chunk in users if kind == "B")] if any(kind == "B" for kind, _ in users) else ()
+        users = [
+            self._keys[user]
+            for node in self._bodies[key]
+            for user in node.users
+            if user in self._keys and self._keys[user] != key
+        ]
+        return (
+            self._tags[max(chunk for kind, chunk in users if kind == "B")]
+            if any(kind == "B" for kind, _ in users)
+            else ()
+        )
 
     def _with_copies(self, key: Key, body: list[fx.Node]) -> list[fx.Node]:
         """`body` and what is made again in it: constants, and in a backward the views of its own forward's values."""
         inside = set(body)
         forward = _own_forward(key) if key[0] == "B" else None
-        whole = {node for node in _external(body) if self._keys.get(node) == forward and not self._part_of_saved(node, forward)} if forward else set()
+        whole = (
+            {
+                node
+                for node in _external(body)
+                if self._keys.get(node) == forward and not self._part_of_saved(node, forward)
+            }
+            if forward
+            else set()
+        )
         kept = reachable(whole, lambda n: n.all_input_nodes if self._again(n, forward) else ())
         roots = {node for node in kept if not self._again(node, forward)}
 
@@ -100,7 +132,11 @@ class Cutter:
             for operand in node.all_input_nodes:
                 if operand in inside:
                     continue
-                if operand in self._recipes or (forward and self._again(operand, forward)) or (forward and self._part_again(operand, forward, roots)):
+                if (
+                    operand in self._recipes
+                    or (forward and self._again(operand, forward))
+                    or (forward and self._part_again(operand, forward, roots))
+                ):
                     yield operand
 
         copies = [node for node in reachable(body, follow) if node not in inside]
@@ -138,7 +174,10 @@ def _external(body: list[fx.Node]) -> list[fx.Node]:
 def _check_single_tensors(piece: Piece) -> None:
     for node in [*piece.operands, *piece.results, *piece.saved_operands]:
         if not isinstance(node.meta.get("val"), torch.Tensor):
-            raise ImporterError(f"{node.meta['origin'].source}: the result of '{node.target}' is no tensor and can't pass between chunks")
+            raise ImporterError(
+                f"{node.meta['origin'].source}: the result of '{node.target}' is no tensor and can't pass between "
+                "chunks"
+            )
 
 
 def spec_of(node: fx.Node) -> TensorSpec:
@@ -149,12 +188,18 @@ def _function(piece: Piece, body: list[fx.Node]) -> Function:
     inputs, outputs = piece.operands + piece.saved_operands, piece.results + piece.saved_results
     module = subgraph(body, inputs, outputs)
     name = f"{piece.pass_}_{structural_hash(module, len(piece.saved_operands), len(piece.saved_results))}"
-    specs = [tuple(spec_of(node) for node in nodes) for nodes in (piece.operands, piece.saved_operands, piece.results, piece.saved_results)]
+    specs = [
+        tuple(spec_of(node) for node in nodes)
+        for nodes in (piece.operands, piece.saved_operands, piece.results, piece.saved_results)
+    ]
     return Function(name, module, *specs)
 
 
 def _in_order(pieces: list[Piece], keys: dict[fx.Node, Key]) -> list[Piece]:
-    """Dependency order: forwards by chunk, then backwards from the last chunk on, each sum as soon as its terms are there."""
+    """Dependency order: forwards by chunk, then backwards from the last chunk on, each sum as soon as its terms are
+    there.
+    """
+
     def rank(piece: Piece) -> tuple[int, int]:
         kind, number = piece.key
         return {"F": (0, number), "G": (1, number), "B": (2, -number)}[kind]
@@ -163,9 +208,14 @@ def _in_order(pieces: list[Piece], keys: dict[fx.Node, Key]) -> list[Piece]:
     done: set[Key] = set()
     order = []
     while waiting:
-        ready = next((p for p in waiting if all(keys[n] in done for n in p.operands + p.saved_operands if n in keys)), None)
+        ready = next(
+            (p for p in waiting if all(keys[n] in done for n in p.operands + p.saved_operands if n in keys)), None
+        )
         if ready is None:
-            raise ImporterError("the chunks depend on each other in a circle: " + ", ".join(f"{p.key[0]}{dict(p.tags)}" for p in waiting))
+            raise ImporterError(
+                "the chunks depend on each other in a circle: "
+                + ", ".join(f"{p.key[0]}{dict(p.tags)}" for p in waiting)
+            )
         waiting.remove(ready)
         done.add(ready.key)
         order.append(ready)

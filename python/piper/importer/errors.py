@@ -3,6 +3,10 @@
 
 from __future__ import annotations
 
+from ..errors import UsageError
 
-class ImporterError(ValueError):
-    """What was given can't be imported. The message names the operation, module, input or field at fault, and a way out where there is one."""
+
+class ImporterError(UsageError):
+    """What was given can't be imported. The message names the operation, module, input or field at fault, and a way out
+    where there is one.
+    """

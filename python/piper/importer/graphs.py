@@ -16,15 +16,35 @@ aten = torch.ops.aten
 ALIASES = {aten.detach.default, aten.alias.default, aten.lift_fresh_copy.default, aten.lift_fresh.default}
 #: Views that keep every element, so that the base takes no more room than the view.
 FULL_VIEWS = {
-    aten.t.default, aten.view.default, aten._unsafe_view.default, aten.reshape.default, aten.transpose.int, aten.permute.default, aten.expand.default,
-    aten.unsqueeze.default, aten.squeeze.default, aten.squeeze.dim, aten.squeeze.dims, aten.movedim.intlist,
+    aten.t.default,
+    aten.view.default,
+    aten._unsafe_view.default,
+    aten.reshape.default,
+    aten.transpose.int,
+    aten.permute.default,
+    aten.expand.default,
+    aten.unsqueeze.default,
+    aten.squeeze.default,
+    aten.squeeze.dim,
+    aten.squeeze.dims,
+    aten.movedim.intlist,
 }
 #: Views of a part.
 PART_VIEWS = {aten.slice.Tensor, aten.select.int, aten.diagonal.default, operator.getitem}
 #: Operations that make a tensor from numbers alone.
 CREATIONS = {
-    aten.full.default, aten.zeros.default, aten.ones.default, aten.arange.default, aten.arange.start, aten.arange.start_step, aten.scalar_tensor.default,
-    aten.eye.default, aten.empty.memory_format, aten.new_zeros.default, aten.new_ones.default, aten.new_full.default,
+    aten.full.default,
+    aten.zeros.default,
+    aten.ones.default,
+    aten.arange.default,
+    aten.arange.start,
+    aten.arange.start_step,
+    aten.scalar_tensor.default,
+    aten.eye.default,
+    aten.empty.memory_format,
+    aten.new_zeros.default,
+    aten.new_ones.default,
+    aten.new_full.default,
 }
 
 
@@ -52,7 +72,8 @@ def remove_aliases(graph: fx.Graph) -> None:
 def subgraph(nodes: Iterable[fx.Node], inputs: Iterable[fx.Node], outputs: Iterable[fx.Node]) -> fx.GraphModule:
     """A graph of copies of `nodes` with placeholders for `inputs`; `meta` is copied by reference.
 
-    Between functions tensors are dense, whatever their strides were while they were traced, so a view may have to copy: it becomes a reshape.
+    Between functions tensors are dense, whatever their strides were while they were traced, so a view may have to copy:
+    it becomes a reshape.
     """
     graph = fx.Graph()
     copies: dict[fx.Node, fx.Node] = {}
@@ -69,7 +90,9 @@ def subgraph(nodes: Iterable[fx.Node], inputs: Iterable[fx.Node], outputs: Itera
 
 
 def structural_hash(module: fx.GraphModule, *extra: object) -> str:
-    """A hash of operations, arguments and placeholder types: equal in every process for equal graphs, whatever the nodes' names."""
+    """A hash of operations, arguments and placeholder types: equal in every process for equal graphs, whatever the
+    nodes' names.
+    """
     digest = hashlib.sha256(repr(extra).encode())
     number: dict[fx.Node, int] = {}
 

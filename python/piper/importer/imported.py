@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The imported program: one global training DAG of one microbatch on one logical device, as data.
 
-Nodes call functions; equal chunks of the model call the same function family. Nothing here depends on torch's capture machinery.
+Nodes call functions; equal chunks of the model call the same function family. Nothing here depends on torch's capture
+machinery.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Union
 
 import torch
 from torch import fx
@@ -58,7 +58,8 @@ class State:
 
 @dataclass(frozen=True)
 class Input:
-    """A tensor of the batch: "args.0", "kwargs.mask", "target", or a path below those. `split`: its dim 0 counts the rows of the batch.
+    """A tensor of the batch: "args.0", "kwargs.mask", "target", or a path below those. `split`: its dim 0 counts the
+    rows of the batch.
 
     `shape` is that of the example batch.
     """
@@ -94,15 +95,15 @@ class ResultRef:
     result: int
 
 
-Value = Union[InputRef, StateRef, ResultRef]
+Value = InputRef | StateRef | ResultRef
 
 
 @dataclass
 class Function:
     """One compiled function: a member of a family, for one number of rows.
 
-    The placeholders of `graph` are `operands`, then `saved_operands`; its outputs are `results`, then `saved_results`. Saved values are what a forward keeps
-    for its own backward and nobody else sees.
+    The placeholders of `graph` are `operands`, then `saved_operands`; its outputs are `results`, then `saved_results`.
+    Saved values are what a forward keeps for its own backward and nobody else sees.
 
     Attributes:
         name: a symbol made of a hash of the content, so equal functions have equal names in every process.
@@ -136,7 +137,8 @@ class Family:
 
 @dataclass(frozen=True)
 class Result:
-    """What a node's result is, in the order of importance: "loss_sum", "loss_weight", "gradient", "buffer" (its next value) or "activation".
+    """What a node's result is, in the order of importance: "loss_sum", "loss_weight", "gradient", "buffer" (its next
+    value) or "activation".
 
     `state` names the first state of a gradient or buffer. Any result may also be another node's operand.
     """
@@ -155,7 +157,8 @@ class Node:
         tags: annotation indices; the automatic tag is "_block".
         takes: the forward node whose saved values this backward node takes as one bundle, or None.
         gives: whether a bundle of saved values is a further result of this node.
-        glue: a sum of gradients that come from several chunks; it belongs to no chunk itself and carries the tags of the chunk that uses it.
+        glue: a sum of gradients that come from several chunks; it belongs to no chunk itself and carries the tags of
+            the chunk that uses it.
     """
 
     index: int
@@ -177,7 +180,8 @@ class Imported:
     Attributes:
         training: whether there is a backward; False for a forward in eval mode.
         rows: the numbers of rows there are functions for.
-        gradients: for each trainable parameter its contributions, to be added up; empty where torch leaves the gradient None.
+        gradients: for each trainable parameter its contributions, to be added up; empty where torch leaves the gradient
+            None.
         buffer_writes: for each buffer that the forward writes its next value.
         loss_sum, loss_weight: results of a forward node, 0-dimensional.
         static: inputs that are no tensors, by path, with the value that was captured.
@@ -204,7 +208,10 @@ class Imported:
         """
         members = self.families[node.family].members
         if rows not in members:
-            raise KeyError(f"chunk '{self.families[node.family].name}' has no member for rows = {rows} (it has {', '.join(map(str, members))})")
+            raise KeyError(
+                f"chunk '{self.families[node.family].name}' has no member for rows = {rows} (it has "
+                f"{', '.join(map(str, members))})"
+            )
         return members[rows]
 
     def forward_nodes(self) -> list[Node]:

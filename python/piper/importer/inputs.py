@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The batch as the importer sees it: named tensors, the values that are no tensors, and which tensors are divided over microbatches and replicas."""
+"""The batch as the importer sees it: named tensors, the values that are no tensors, and which tensors are divided over
+microbatches and replicas.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,21 @@ class Batch:
         if isinstance(batch, Mapping):
             unknown = set(batch) - {"args", "kwargs", "target"}
             if unknown or "target" not in batch:
-                raise ImporterError(f"expected a batch dict(args=..., kwargs=..., target=...), got the keys {', '.join(map(repr, batch))}")
+                raise ImporterError(
+                    "expected a batch dict(args=..., kwargs=..., target=...), got the keys "
+                    f"{', '.join(map(repr, batch))}"
+                )
             args = batch.get("args", ())
-            return Batch(tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(batch.get("kwargs", {})), batch["target"])
+            return Batch(
+                tuple(args) if isinstance(args, (tuple, list)) else (args,),
+                dict(batch.get("kwargs", {})),
+                batch["target"],
+            )
         if isinstance(batch, (tuple, list)) and len(batch) >= 2:
             return Batch(tuple(batch[:-1]), {}, batch[-1])
-        raise ImporterError(f"expected a batch (args..., target) or dict(args=..., kwargs=..., target=...), got {type(batch).__name__}")
+        raise ImporterError(
+            f"expected a batch (args..., target) or dict(args=..., kwargs=..., target=...), got {type(batch).__name__}"
+        )
 
     def map(self, leaf: Callable[[str, Any], Any]) -> Batch:
         """A batch of the same structure, each leaf replaced by `leaf(path, value)`."""
@@ -63,14 +74,19 @@ def _map(value: Any, path: str, leaf: Callable[[str, Any], Any]) -> Any:
         return items if type(value) is dict else type(value)(items)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         fields = [field.name for field in dataclasses.fields(value) if field.init]
-        return dataclasses.replace(value, **{name: _map(getattr(value, name), f"{path}.{name}", leaf) for name in fields})
+        return dataclasses.replace(
+            value, **{name: _map(getattr(value, name), f"{path}.{name}", leaf) for name in fields}
+        )
     return leaf(path, value)
 
 
-def describe(batch: Batch, batch_dims: Mapping[str, int | None] | None) -> tuple[dict[str, Input], dict[str, Any], int | None]:
+def describe(
+    batch: Batch, batch_dims: Mapping[str, int | None] | None
+) -> tuple[dict[str, Input], dict[str, Any], int | None]:
     """The tensor inputs, the values that are no tensors, and the rows of the example.
 
-    A tensor whose dim 0 equals the target's is divided; `batch_dims` maps names to 0 (divided) or None (whole) and overrides.
+    A tensor whose dim 0 equals the target's is divided; `batch_dims` maps names to 0 (divided) or None (whole) and
+    overrides.
 
     Raises:
         ImporterError: it can't be told which tensors are divided; names the inputs in doubt.
@@ -81,7 +97,9 @@ def describe(batch: Batch, batch_dims: Mapping[str, int | None] | None) -> tuple
     given = dict(batch_dims or {})
     for name, dim in given.items():
         if name not in tensors:
-            raise ImporterError(f"batch_dims names '{name}', which is no tensor of the batch (it has {', '.join(tensors)})")
+            raise ImporterError(
+                f"batch_dims names '{name}', which is no tensor of the batch (it has {', '.join(tensors)})"
+            )
         if dim not in (0, None):
             raise ImporterError(f"batch_dims: expected 0 or None for '{name}', got {dim}")
         if dim == 0 and tensors[name].dim() == 0:
@@ -90,16 +108,26 @@ def describe(batch: Batch, batch_dims: Mapping[str, int | None] | None) -> tuple
     matching = {name for name, value in tensors.items() if value.dim() and value.shape[0] == rows}
     _refuse_doubt(tensors, given, matching, rows)
     split = {name: given[name] == 0 if name in given else name in matching for name in tensors}
-    return {name: Input(name, tuple(value.shape), value.dtype, split[name]) for name, value in tensors.items()}, static, rows
+    return (
+        {name: Input(name, tuple(value.shape), value.dtype, split[name]) for name, value in tensors.items()},
+        static,
+        rows,
+    )
 
 
 def _rows(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None]) -> int | None:
     counts = {name: tensors[name].shape[0] for name, dim in given.items() if dim == 0}
     if not counts:
-        counts = {name: value.shape[0] for name, value in tensors.items() if _is_target(name) and value.dim() and name not in given}
+        counts = {
+            name: value.shape[0]
+            for name, value in tensors.items()
+            if _is_target(name) and value.dim() and name not in given
+        }
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
-        raise ImporterError(f"the tensors to be divided differ in dim 0: {listed}; say in batch_dims which of them are divided")
+        raise ImporterError(
+            f"the tensors to be divided differ in dim 0: {listed}; say in batch_dims which of them are divided"
+        )
     return next(iter(counts.values()), None)
 
 
@@ -107,30 +135,55 @@ def _is_target(name: str) -> bool:
     return name == "target" or name.startswith("target.")
 
 
-def _refuse_doubt(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None], matching: set[str], rows: int | None) -> None:
+def _refuse_doubt(
+    tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None], matching: set[str], rows: int | None
+) -> None:
     inputs = {name: value for name, value in tensors.items() if not _is_target(name)}
     shapes = ", ".join(f"'{name}' {list(value.shape)}" for name, value in tensors.items())
-    if rows is not None and inputs and not any(name in matching for name in inputs) and not any(name in given for name in inputs):
-        raise ImporterError(f"no input has dim 0 equal to the target's {rows} ({shapes}): say in batch_dims which tensors are divided, or give a target with one"
-                            " row per row of the input")
-    square = [name for name in inputs if name in matching and name not in given and inputs[name].dim() > 1 and inputs[name].shape[1] == rows]
+    if (
+        rows is not None
+        and inputs
+        and not any(name in matching for name in inputs)
+        and not any(name in given for name in inputs)
+    ):
+        raise ImporterError(
+            f"no input has dim 0 equal to the target's {rows} ({shapes}): say in batch_dims which tensors are "
+            "divided, or give a target with one"
+            " row per row of the input"
+        )
+    square = [
+        name
+        for name in inputs
+        if name in matching and name not in given and inputs[name].dim() > 1 and inputs[name].shape[1] == rows
+    ]
     if square and len([name for name in inputs if name in matching]) > 1:
-        raise ImporterError(f"it can't be told whether dim 0 of {', '.join(repr(n) for n in square)} counts the {rows} rows of the batch ({shapes}): say so in"
-                            " batch_dims (0 if it does, None if not)")
+        raise ImporterError(
+            f"it can't be told whether dim 0 of {', '.join(repr(n) for n in square)} counts the {rows} rows of the "
+            f"batch ({shapes}): say so in"
+            " batch_dims (0 if it does, None if not)"
+        )
 
 
 def bind(inputs: Mapping[str, Input], static: Mapping[str, Any], batch: Batch) -> dict[str, torch.Tensor]:
     """The tensors of `batch` by input name, checked against what was captured (any number of rows).
 
     Raises:
-        ImporterError: an input is missing, is unknown, has another shape or dtype, or a value that is no tensor differs from the captured one.
+        ImporterError: an input is missing, is unknown, has another shape or dtype, or a value that is no tensor differs
+            from the captured one.
     """
     leaves = batch.leaves()
     for name in sorted(set(leaves) ^ {*inputs, *static}):
-        raise ImporterError(f"input '{name}' was given, but not at compile time" if name in leaves else f"expected input '{name}', got none")
+        raise ImporterError(
+            f"input '{name}' was given, but not at compile time"
+            if name in leaves
+            else f"expected input '{name}', got none"
+        )
     for name, value in static.items():
         if isinstance(leaves[name], torch.Tensor) or not _same(leaves[name], value):
-            raise ImporterError(f"input '{name}': the program is compiled for {value!r}, got {leaves[name]!r}; compile another one for that value")
+            raise ImporterError(
+                f"input '{name}': the program is compiled for {value!r}, got {leaves[name]!r}; compile another one "
+                "for that value"
+            )
     rows = {}
     for name, described in inputs.items():
         tensor = leaves[name]
@@ -139,12 +192,17 @@ def bind(inputs: Mapping[str, Input], static: Mapping[str, Any], batch: Batch) -
         expected = list(described.shape)
         if tensor.dtype != described.dtype:
             raise ImporterError(f"input '{name}': expected {described.dtype}, got {tensor.dtype}")
-        if tensor.dim() != len(expected) or list(tensor.shape[described.split:]) != expected[described.split:]:
-            raise ImporterError(f"input '{name}': expected shape {['rows', *expected[1:]] if described.split else expected}, got {list(tensor.shape)}")
+        if tensor.dim() != len(expected) or list(tensor.shape[described.split :]) != expected[described.split :]:
+            raise ImporterError(
+                f"input '{name}': expected shape {['rows', *expected[1:]] if described.split else expected}, got "
+                f"{list(tensor.shape)}"
+            )
         if described.split:
             rows[name] = tensor.shape[0]
     if len(set(rows.values())) > 1:
-        raise ImporterError("the divided inputs differ in dim 0: " + ", ".join(f"'{name}' has {count}" for name, count in rows.items()))
+        raise ImporterError(
+            "the divided inputs differ in dim 0: " + ", ".join(f"'{name}' has {count}" for name, count in rows.items())
+        )
     return {name: leaves[name] for name in inputs}
 
 

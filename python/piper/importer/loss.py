@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Turns the user's loss into a pair (sum, weight), which adds up over microbatches and replicas where a mean does not.
 
-The loss of a global batch is Σ sum / Σ weight over its parts, so the backward of each part runs on its sum, and one division by Σ weight follows.
+The loss of a global batch is Σ sum / Σ weight over its parts, so the backward of each part runs on its sum, and one
+division by Σ weight follows.
 """
 
 from __future__ import annotations
@@ -19,9 +20,23 @@ REDUCTIONS = ("mean_rows", "sum")
 
 #: Losses whose reduction="mean" divides by the number of elements of their reduction="none".
 _ELEMENTWISE_MEANS = {
-    F.mse_loss, F.l1_loss, F.smooth_l1_loss, F.huber_loss, F.binary_cross_entropy, F.binary_cross_entropy_with_logits, F.kl_div, F.poisson_nll_loss,
-    F.gaussian_nll_loss, F.soft_margin_loss, F.margin_ranking_loss, F.hinge_embedding_loss, F.cosine_embedding_loss, F.triplet_margin_loss,
-    F.multilabel_margin_loss, F.multilabel_soft_margin_loss, F.multi_margin_loss,
+    F.mse_loss,
+    F.l1_loss,
+    F.smooth_l1_loss,
+    F.huber_loss,
+    F.binary_cross_entropy,
+    F.binary_cross_entropy_with_logits,
+    F.kl_div,
+    F.poisson_nll_loss,
+    F.gaussian_nll_loss,
+    F.soft_margin_loss,
+    F.margin_ranking_loss,
+    F.hinge_embedding_loss,
+    F.cosine_embedding_loss,
+    F.triplet_margin_loss,
+    F.multilabel_margin_loss,
+    F.multilabel_soft_margin_loss,
+    F.multi_margin_loss,
 }
 _MEANS = {torch.mean, torch.Tensor.mean}
 _SUMS = {torch.sum, torch.Tensor.sum}
@@ -32,13 +47,14 @@ class LossForm:
     """How a loss combines over parts of a batch.
 
     Attributes:
-        kind: "pair" (the user returned it), "mean" (recognised), "mean_rows" (declared), "sum" (recognised or declared: no division), or "scalar" (nothing
+        kind: "pair" (the user returned it), "mean" (recognised), "mean_rows" (declared), "sum" (recognised or declared:
+            no division), or "scalar" (nothing
             is known of it: its sum is the value itself and its weight 1).
         divide: whether the global loss is Σ sum / Σ weight; otherwise it is Σ sum.
         splittable: whether the batch may be divided over microbatches or replicas.
         advice: what to do where it may not; empty otherwise.
-        elements_per_row: for a recognised mean over elements, how many there are per row of the batch. It has to be the same for every number of rows:
-            a mean over something that does not grow with the batch can't be combined.
+        elements_per_row: for a recognised mean over elements, how many there are per row of the batch. It has to be the
+            same for every number of rows: a mean over something that does not grow with the batch can't be combined.
     """
 
     kind: str
@@ -49,9 +65,14 @@ class LossForm:
 
 
 _UNKNOWN = LossForm(
-    "scalar", True, False,
-    "the loss is a scalar that is not recognised as a mean, so parts of a batch can't be combined: return a pair (sum, weight) from loss_fn, return the"
-    " result of a torch loss or of .mean() itself, or declare loss_reduction='mean_rows' (a mean over the rows of dim 0) or 'sum'")
+    "scalar",
+    True,
+    False,
+    "the loss is a scalar that is not recognised as a mean, so parts of a batch can't be combined: return a pair "
+    "(sum, weight) from loss_fn, return the"
+    " result of a torch loss or of .mean() itself, or declare loss_reduction='mean_rows' (a mean over the rows of "
+    "dim 0) or 'sum'",
+)
 
 
 class _MeanRecognizer(TorchFunctionMode):
@@ -76,7 +97,9 @@ class _MeanRecognizer(TorchFunctionMode):
 
 @dataclass(frozen=True)
 class _Pair:
-    """total / weight is the recognised mean; weight None: total itself is the loss. `count`: the number of elements, where that is the weight."""
+    """total / weight is the recognised mean; weight None: total itself is the loss. `count`: the number of elements,
+    where that is the weight.
+    """
 
     total: torch.Tensor
     weight: torch.Tensor | None
@@ -95,7 +118,8 @@ def _as_pair(func, args, kwargs) -> _Pair | None:
         return _Pair(args[0].sum(), None)
     if func not in _ELEMENTWISE_MEANS and func not in (F.cross_entropy, F.nll_loss):
         return None
-    # torch hands losses over with their leading arguments positional and all options by keyword; the legacy flags mean a reduction of another name.
+    # torch hands losses over with their leading arguments positional and all options by keyword; the legacy flags mean
+    # a reduction of another name.
     if kwargs.get("size_average") is not None or kwargs.get("reduce") is not None:
         return None
     reduction = kwargs.get("reduction", "mean")
@@ -111,12 +135,16 @@ def _as_pair(func, args, kwargs) -> _Pair | None:
 
 
 def _number(like: torch.Tensor, value: float) -> torch.Tensor:
-    return torch.full((), float(value), dtype=like.dtype if like.dtype.is_floating_point else torch.float32, device=like.device)
+    return torch.full(
+        (), float(value), dtype=like.dtype if like.dtype.is_floating_point else torch.float32, device=like.device
+    )
 
 
 @torch.no_grad()
 def _class_weight(args, kwargs) -> torch.Tensor:
-    """The denominator of torch's mean: the summed class weights of the targets that are not ignored, or the rows' number for class probabilities."""
+    """The denominator of torch's mean: the summed class weights of the targets that are not ignored, or the rows'
+    number for class probabilities.
+    """
     scores, target = args[0], args[1]
     weight = args[2] if len(args) > 2 else kwargs.get("weight")
     if target.dtype.is_floating_point:
@@ -129,8 +157,11 @@ def _class_weight(args, kwargs) -> torch.Tensor:
     return torch.where(valid, chosen, torch.zeros_like(chosen)).sum().to(scores.dtype)
 
 
-def loss_pair(loss_fn: Callable, output, target, reduction: str | None, rows: int | None) -> tuple[torch.Tensor, torch.Tensor, LossForm]:
-    """Runs `loss_fn(output, target)` and gives (sum, weight, form), sum and weight as 0-dimensional tensors, weight without gradient.
+def loss_pair(
+    loss_fn: Callable, output, target, reduction: str | None, rows: int | None
+) -> tuple[torch.Tensor, torch.Tensor, LossForm]:
+    """Runs `loss_fn(output, target)` and gives (sum, weight, form), sum and weight as 0-dimensional tensors, weight
+    without gradient.
 
     Args:
         loss_fn: returns (sum, weight), or a scalar tensor.
@@ -154,7 +185,9 @@ def loss_pair(loss_fn: Callable, output, target, reduction: str | None, rows: in
         return result, _number(result, 1), LossForm("sum", False, True)
     if reduction == "mean_rows":
         if rows is None:
-            raise ImporterError("loss_reduction='mean_rows' needs a target or batch_dims that tell the rows of the batch")
+            raise ImporterError(
+                "loss_reduction='mean_rows' needs a target or batch_dims that tell the rows of the batch"
+            )
         return result * rows, _number(result, rows), LossForm("mean_rows", True, True)
     pair = recognizer.pair_of(result)
     if pair is None or (pair.count is not None and rows is not None and pair.count % rows):
@@ -167,9 +200,14 @@ def loss_pair(loss_fn: Callable, output, target, reduction: str | None, rows: in
 
 def _checked_pair(result, reduction: str | None):
     if reduction is not None:
-        raise ImporterError(f"loss_reduction={reduction!r} does not apply to a loss_fn that returns a pair (sum, weight)")
+        raise ImporterError(
+            f"loss_reduction={reduction!r} does not apply to a loss_fn that returns a pair (sum, weight)"
+        )
     if len(result) != 2 or not isinstance(result[0], torch.Tensor) or result[0].dim() != 0:
-        raise ImporterError(f"expected loss_fn to return a scalar tensor or a pair (sum, weight), got {len(result)} values; the sum has to be a scalar tensor")
+        raise ImporterError(
+            f"expected loss_fn to return a scalar tensor or a pair (sum, weight), got {len(result)} values; the sum "
+            "has to be a scalar tensor"
+        )
     total, weight = result
     if not isinstance(weight, torch.Tensor):
         weight = _number(total, weight)

@@ -10,7 +10,7 @@ import torch
 from torch import fx
 
 from .capture import Joint, Origin, Port
-from .constants import Constants, fold
+from .constants import Constants, constant_calls, fold
 from .cut import Cutter, Key, Piece, identity
 from .errors import ImporterError
 from .graphs import aten, calls, remove_aliases
@@ -48,29 +48,31 @@ class Program:
         return ""
 
 
-def common_row_dependent(joints: Sequence[Joint]) -> set[int]:
-    """Positions of operations whose shape depends on the number of rows, as far as the graphs correspond."""
+def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
+    """For each graph the constants whose shape changes with the number of rows (all of them, where the graphs do not
+    correspond).
+    """
     for joint in joints:
         remove_aliases(joint.module.graph)
-    lists = [calls(joint.module.graph) for joint in joints]
+    lists = [constant_calls(joint.module.graph) for joint in joints]
     if len({len(nodes) for nodes in lists}) > 1:
-        return set()
-    return {position for position, nodes in enumerate(zip(*lists)) if len({_shape(node) for node in nodes}) > 1}
+        return [set(nodes) for nodes in lists]
+    changing = [
+        position
+        for position, nodes in enumerate(zip(*lists, strict=False))
+        if len({tuple(node.meta["val"].shape) for node in nodes}) > 1
+    ]
+    return [{nodes[position] for position in changing} for nodes in lists]
 
 
-def _shape(node: fx.Node) -> tuple:
-    value = node.meta.get("val")
-    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
-
-
-def program_of(joint: Joint, row_dependent: set[int], aliases: Mapping[str, str], inputs: Sequence[str]) -> Program:
-    """Cuts `joint`. `aliases` maps parameter and buffer names to states, `inputs` are the names of the batch's tensors in order."""
+def program_of(joint: Joint, row_dependent: set[fx.Node], aliases: Mapping[str, str], inputs: Sequence[str]) -> Program:
+    """Cuts `joint`. `aliases` maps parameter and buffer names to states, `inputs` are the names of the batch's tensors
+    in order.
+    """
     _refuse_random(joint)
     graph = joint.module.graph
-    row_dependent_nodes = {node for position, node in enumerate(calls(graph)) if position in row_dependent}
     _seed_backward(joint)
-    positions = {position for position, node in enumerate(calls(graph)) if node in row_dependent_nodes}
-    constants = fold(joint.module, positions)
+    constants = fold(joint.module, row_dependent)
     names = _names(joint, constants, aliases, inputs)
     parameters = {node for node, port in joint.placeholders.items() if port.kind == "parameter"}
     forward, tags = forward_chunks(graph, constants.recipes.__contains__, parameters.__contains__)
@@ -87,14 +89,21 @@ def program_of(joint: Joint, row_dependent: set[int], aliases: Mapping[str, str]
     keys.update({node: ("G", units[first]) for node, first in sums.glue.items()})
     outputs = _outputs(joint, keys, sums, len(tags) - 1)
     pieces = Cutter(graph, keys, tags, constants.recipes, [node for _, nodes in outputs for node in nodes]).pieces()
-    return _resolve(pieces, keys, names, outputs, aliases, {names[node].name: value for node, value in constants.values.items()})
+    return _resolve(
+        pieces, keys, names, outputs, aliases, {names[node].name: value for node, value in constants.values.items()}
+    )
 
 
 def _refuse_random(joint: Joint) -> None:
-    found = [f"{node.meta['origin'].source}: '{node.target}'" for node in calls(joint.module.graph)
-             if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())]
+    found = [
+        f"{node.meta['origin'].source}: '{node.target}'"
+        for node in calls(joint.module.graph)
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
+    ]
     if found:
-        raise ImporterError("random numbers in forward are not supported (set dropout to 0): " + "; ".join(dict.fromkeys(found)))
+        raise ImporterError(
+            "random numbers in forward are not supported (set dropout to 0): " + "; ".join(dict.fromkeys(found))
+        )
 
 
 def _seed_backward(joint: Joint) -> None:
@@ -107,14 +116,18 @@ def _seed_backward(joint: Joint) -> None:
     for node in tangents:
         value = node.meta["val"]
         with graph.inserting_before(first):
-            one = graph.call_function(aten.full.default, (list(value.shape), 1.0), {"dtype": value.dtype, "device": value.device})
+            one = graph.call_function(
+                aten.full.default, (list(value.shape), 1.0), {"dtype": value.dtype, "device": value.device}
+            )
         one.meta = {"val": value, "origin": Origin(None, True, None, False, "")}
         node.replace_all_uses_with(one)
         graph.erase_node(node)
         del joint.placeholders[node]
 
 
-def _names(joint: Joint, constants: Constants, aliases: Mapping[str, str], inputs: Sequence[str]) -> dict[fx.Node, Value]:
+def _names(
+    joint: Joint, constants: Constants, aliases: Mapping[str, str], inputs: Sequence[str]
+) -> dict[fx.Node, Value]:
     names: dict[fx.Node, Value] = {node: StateRef(f"constant.{index}") for index, node in enumerate(constants.values)}
     for node, port in joint.placeholders.items():
         names[node] = InputRef(inputs[port.index]) if port.kind == "input" else StateRef(aliases[port.name])
@@ -123,11 +136,17 @@ def _names(joint: Joint, constants: Constants, aliases: Mapping[str, str], input
 
 def _output_values(joint: Joint) -> list[tuple[fx.Node, Port]]:
     values = joint.module.graph.output_node().args[0]
-    return [(value, port) for value, port in zip(values, joint.outputs) if port is not None and isinstance(value, fx.Node)]
+    return [
+        (value, port)
+        for value, port in zip(values, joint.outputs, strict=False)
+        if port is not None and isinstance(value, fx.Node)
+    ]
 
 
 def _keep_overwritten(joint: Joint, forward: dict[fx.Node, int], constants: Constants, last: int) -> dict[fx.Node, int]:
-    """Copies, in the forward, of buffers that the step overwrites and the backward reads: by then they hold another microbatch's value."""
+    """Copies, in the forward, of buffers that the step overwrites and the backward reads: by then they hold another
+    microbatch's value.
+    """
     graph = joint.module.graph
     written = {port.name for value, port in _output_values(joint) if port.kind == "write"}
     copies: dict[fx.Node, int] = {}
@@ -164,9 +183,15 @@ def _outputs(joint: Joint, keys: dict[fx.Node, Key], sums: GradientSums, last: i
     return outputs
 
 
-def _resolve(pieces: list[Piece], keys: dict[fx.Node, Key], names: Mapping[fx.Node, Value], outputs, aliases, constants) -> Program:
+def _resolve(
+    pieces: list[Piece], keys: dict[fx.Node, Key], names: Mapping[fx.Node, Value], outputs, aliases, constants
+) -> Program:
     index = {piece.key: number for number, piece in enumerate(pieces)}
-    refs = {node: ResultRef(number, position) for number, piece in enumerate(pieces) for position, node in enumerate(piece.results)}
+    refs = {
+        node: ResultRef(number, position)
+        for number, piece in enumerate(pieces)
+        for position, node in enumerate(piece.results)
+    }
     kinds: dict[fx.Node, Result] = {}
     gradients: dict[str, list[ResultRef]] = {}
     writes: dict[str, ResultRef] = {}

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Assigns every operation of a joint graph to a chunk.
 
-Forward: the trace is a sequence of runs, each under one annotation scope, and each run is a chunk; chunks are numbered in the order of the trace, so an operand's chunk
-is never later than its user's. Backward: an operation goes to the chunk of the forward operation it belongs to, then to an earlier chunk where an operand lies in
-one, which keeps the chunk graph acyclic.
+Forward: the trace is a sequence of runs, each under one annotation scope, and each run is a chunk; chunks are numbered
+in the order of the trace, so an operand's chunk is never later than its user's. Backward: an operation goes to the
+chunk of the forward operation it belongs to, then to an earlier chunk where an operand lies in one, which keeps the
+chunk graph acyclic.
 """
 
 from __future__ import annotations
@@ -30,7 +31,9 @@ class _Run:
     reads_parameter: bool
 
 
-def forward_chunks(graph: fx.Graph, skip: Callable[[fx.Node], bool], is_parameter: Callable[[fx.Node], bool]) -> tuple[dict[fx.Node, int], list[Tags]]:
+def forward_chunks(
+    graph: fx.Graph, skip: Callable[[fx.Node], bool], is_parameter: Callable[[fx.Node], bool]
+) -> tuple[dict[fx.Node, int], list[Tags]]:
     """Chunk number of each forward operation for which `skip` is false, and the tags of each chunk."""
     runs: list[_Run] = []
     for node in calls(graph):
@@ -56,13 +59,15 @@ def _inherit_pipeline_tags(runs: list[_Run]) -> None:
         current = next((index for index in indices if index is not None), None)
         if current is None:
             continue
-        for run, index in zip(runs, indices):
+        for run, index in zip(runs, indices, strict=False):
             current = current if index is None else index
             run.tags = tuple(sorted({**dict(run.tags), name: current}.items()))
 
 
 def _merge(runs: list[_Run]) -> list[_Run]:
-    """Joins operations between blocks that read no parameter to the block before them, so that a residual or a reshape is no chunk of its own."""
+    """Joins operations between blocks that read no parameter to the block before them, so that a residual or a reshape
+    is no chunk of its own.
+    """
     merged: list[_Run] = []
     for position, run in enumerate(runs):
         last = position == len(runs) - 1
@@ -81,7 +86,9 @@ def _without_block(tags: Tags) -> Tags:
     return tuple(tag for tag in tags if tag[0] != BLOCK_TAG)
 
 
-def backward_chunks(graph: fx.Graph, forward: dict[fx.Node, int], skip: Callable[[fx.Node], bool], last: int) -> dict[fx.Node, int]:
+def backward_chunks(
+    graph: fx.Graph, forward: dict[fx.Node, int], skip: Callable[[fx.Node], bool], last: int
+) -> dict[fx.Node, int]:
     """Chunk number of each backward operation for which `skip` is false."""
     by_sequence: dict[int, int] = {}
     for node, chunk in forward.items():

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Takes apart autograd's sums of gradients whose terms come from several chunks.
 
-Terms of one chunk are added in it. What is left of a parameter's sum becomes a list of contributions; what is left of an activation's sum becomes a node of its own
-("glue") between the chunks, as at a skip connection, where the terms arrive from chunks that know nothing of each other.
+Terms of one chunk are added in it. What is left of a parameter's sum becomes a list of contributions; what is left of
+an activation's sum becomes a node of its own ("glue") between the chunks, as at a skip connection, where the terms
+arrive from chunks that know nothing of each other.
 """
 
 from __future__ import annotations
-
 
 from torch import fx
 
@@ -36,7 +36,9 @@ class GradientSums:
         members, terms = _collect(root)
         chunk_of = self._chunks.get
         home = min((chunk_of(term) for term in terms if chunk_of(term) is not None), default=None)
-        if all(chunk_of(term) == home for term in terms) or any(chunk_of(user) == home and user not in self.glue for user in root.users):
+        if all(chunk_of(term) == home for term in terms) or any(
+            chunk_of(user) == home and user not in self.glue for user in root.users
+        ):
             return
         groups: dict[int | None, list[fx.Node]] = {}
         for term in terms:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-
 from piper.importer.imported import Imported, InputRef, ResultRef, StateRef
 from piper.importer.inputs import Batch, bind
 
@@ -19,8 +18,12 @@ class Outcome:
     writes: dict[str, torch.Tensor]
 
 
-def run_reference(imported: Imported, rows: int, values: dict[str, torch.Tensor], states: dict[str, torch.Tensor] | None = None) -> Outcome:
-    """One microbatch. `values`: input name to tensor; `states`: state name to tensor, the imported values by default."""
+def run_reference(
+    imported: Imported, rows: int, values: dict[str, torch.Tensor], states: dict[str, torch.Tensor] | None = None
+) -> Outcome:
+    """One microbatch. `values`: input name to tensor; `states`: state name to tensor, the imported values by
+    default.
+    """
     states = states or {name: state.value.detach() for name, state in imported.states.items()}
     results: list[list[torch.Tensor]] = []
     saved: list[list[torch.Tensor]] = []
@@ -43,12 +46,17 @@ def run_reference(imported: Imported, rows: int, values: dict[str, torch.Tensor]
         specs = function.results + function.saved_results
         assert [(tuple(t.shape), t.dtype) for t in outputs] == [(s.shape, s.dtype) for s in specs], node.label
         results.append(outputs[: len(node.results)])
-        saved.append(outputs[len(node.results):])
+        saved.append(outputs[len(node.results) :])
         assert bool(saved[-1]) == node.gives
     gradients = {}
     for name, contributions in imported.gradients.items():
         gradients[name] = sum(value(ref) for ref in contributions) if contributions else None
-    return Outcome(value(imported.loss_sum), value(imported.loss_weight), gradients, {name: value(ref) for name, ref in imported.buffer_writes.items()})
+    return Outcome(
+        value(imported.loss_sum),
+        value(imported.loss_weight),
+        gradients,
+        {name: value(ref) for name, ref in imported.buffer_writes.items()},
+    )
 
 
 def train(imported: Imported, batches, rows_of=None) -> Outcome:
@@ -65,7 +73,9 @@ def train(imported: Imported, batches, rows_of=None) -> Outcome:
             continue
         total.loss_sum = total.loss_sum + outcome.loss_sum
         total.loss_weight = total.loss_weight + outcome.loss_weight
-        total.gradients = {n: g if outcome.gradients[n] is None else g + outcome.gradients[n] for n, g in total.gradients.items()}
+        total.gradients = {
+            n: g if outcome.gradients[n] is None else g + outcome.gradients[n] for n, g in total.gradients.items()
+        }
     total.writes = {name: states[name] for name in imported.buffer_writes}
     if imported.loss.divide:
         total.gradients = {name: None if g is None else g / total.loss_weight for name, g in total.gradients.items()}

@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What the importer makes, run chunk by chunk, gives the numbers of plain PyTorch."""
+
+import copy
+
+import pytest
+import torch
+import zoo
+from executor import train
+from piper.importer import annotate_modules, import_model
+
+
+def eager(model, loss_fn, batches):
+    """Gradients of the mean of the microbatches' losses, and the buffers afterwards, by plain PyTorch."""
+    model, losses = copy.deepcopy(model), []
+    for batch in batches:
+        loss = loss_fn(model(*batch["args"], **batch["kwargs"]), batch["target"])
+        (loss / len(batches)).backward()
+        losses.append(loss.detach())
+    return torch.stack(losses).mean(), {n: p.grad for n, p in model.named_parameters()}, dict(model.named_buffers())
+
+
+def check_gradients(got, expected, tolerance=1e-5):
+    scale = max(g.abs().max() for g in expected.values() if g is not None)
+    for name, gradient in expected.items():
+        if gradient is None:
+            assert got.get(name) is None, name
+            continue
+        # A gradient that is zero in exact arithmetic is all rounding: it is measured against the largest one.
+        reference = gradient.abs().max() if gradient.abs().max() > 1e-4 * scale else scale
+        assert (got[name] - gradient).abs().max() <= tolerance * reference, name
+
+
+def snapshot(model):
+    return {name: tensor.clone() for name, tensor in [*model.named_parameters(), *model.named_buffers()]}
+
+
+@pytest.mark.parametrize("staged", [False, True], ids=["blocks", "stages"])
+@pytest.mark.parametrize("name", zoo.cases())
+def test_equals_eager(name, staged):
+    model, loss_fn, batches, options = zoo.cases()[name]
+    if staged:
+        if name not in zoo.STAGES:
+            pytest.skip("has no stages")
+        annotate_modules(model, {"stage": zoo.STAGES[name]})
+    before, random_state = snapshot(model), torch.get_rng_state()
+    attributes = [sorted(vars(part)) for part in model.modules()]
+    imported = import_model(model, loss_fn, batches[0], **options)
+    assert all(p.grad is None for p in model.parameters()) and torch.equal(torch.get_rng_state(), random_state)
+    assert all(torch.equal(tensor, before[n]) for n, tensor in snapshot(model).items())
+    assert attributes == [sorted(vars(part)) for part in model.modules()]
+    outcome = train(imported, batches)
+    loss, gradients, buffers = eager(model, loss_fn, batches)
+    assert torch.allclose(outcome.loss_sum / outcome.loss_weight, loss, rtol=1e-5)
+    check_gradients(outcome.gradients, gradients)
+    for buffer, value in outcome.writes.items():
+        assert torch.allclose(value, buffers[buffer], rtol=1e-6, atol=1e-7), buffer
+    if staged:
+        assert {node.tags["stage"] for node in imported.nodes} == set(range(len(zoo.STAGES[name])))
+
+
+@pytest.mark.parametrize("split", [[3, 3, 1, 1], [2, 2, 2, 2], [4, 4], [5, 3]])
+@pytest.mark.parametrize("name", ["language_model", "tied", "masked", "skipping", "uneven", "adapted"])
+def test_ragged_microbatches(name, split):
+    model, loss_fn, _, options = zoo.cases()[name]
+    rows = sum(split)
+    whole = {
+        "language_model": lambda: zoo.tokens(rows),
+        "tied": lambda: zoo.tokens(rows, 11, 5),
+        "skipping": lambda: zoo.regression((5,), (3,), rows),
+        "uneven": lambda: zoo.regression((4,), (2,), rows),
+        "adapted": lambda: zoo.tokens(rows, 9, 5),
+    }
+    if name == "masked":
+        batch = zoo.masked_batch()
+        rows, split = 4, [3, 1]
+    else:
+        batch = whole[name]()
+    imported = import_model(model, loss_fn, batch, rows=sorted(set(split)), **options)
+
+    def part(value, index):
+        return value.split(split)[index] if isinstance(value, torch.Tensor) and value.shape[0] == rows else value
+
+    batches = [
+        dict(
+            args=tuple(part(v, i) for v in batch["args"]),
+            kwargs={k: part(v, i) for k, v in batch["kwargs"].items()},
+            target=part(batch["target"], i),
+        )
+        for i in range(len(split))
+    ]
+    outcome = train(imported, batches)
+    loss, gradients, _ = eager(model, loss_fn, [batch])
+    assert torch.allclose(outcome.loss_sum / outcome.loss_weight, loss, rtol=1e-5)
+    check_gradients(outcome.gradients, gradients)
+
+
+def test_weighted_tokens():
+    """Microbatches with unequal numbers of valid tokens give the mean over all tokens."""
+    model, batch = zoo.LanguageModel(), zoo.tokens(8)
+    for row, valid in enumerate([6, 6, 2, 1, 1, 0, 0, 3]):
+        batch["target"][row, valid:] = -100
+    imported = import_model(model, zoo.token_loss, batch, rows=[2])
+    parts = zip(batch["args"][0].split(2), batch["target"].split(2), strict=False)
+    outcome = train(imported, [dict(args=(x,), kwargs={}, target=t) for x, t in parts])
+    loss, gradients, _ = eager(model, zoo.token_loss, [batch])
+    assert outcome.loss_weight == 19 and torch.allclose(outcome.loss_sum / outcome.loss_weight, loss, rtol=1e-5)
+    check_gradients(outcome.gradients, gradients)
+
+
+@pytest.mark.parametrize("name", ["language_model", "normed", "convolutional"])
+def test_evaluation(name):
+    model, loss_fn, batches, options = zoo.cases()[name]
+    imported = import_model(model, loss_fn, batches[0], training=False, **options)
+    assert (
+        model.training
+        and not imported.gradients
+        and all(node.pass_ == "F" and not node.gives for node in imported.nodes)
+    )
+    outcome = train(imported, batches[:1])
+    loss, _, _ = eager(model.eval(), loss_fn, batches[:1])
+    assert torch.allclose(outcome.loss_sum / outcome.loss_weight, loss, rtol=1e-5)

@@ -1,0 +1,138 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+import hashlib
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+
+import pytest
+import torch
+import zoo
+from executor import train
+from piper.importer import ImporterError, import_model
+from piper.importer.inputs import Batch, bind, describe
+from torch import nn
+
+
+def split_of(batch, **dims):
+    return {name: described.split for name, described in describe(Batch.of(batch), dims)[0].items()}
+
+
+def test_rows_are_found_by_the_target():
+    batch = zoo.masked_batch()
+    assert split_of(batch) == {"args.0": True, "kwargs.bias": False, "kwargs.mask": True, "target": True}
+    assert describe(Batch.of(batch), None)[1] == {"kwargs.temperature": 1.5}
+    assert split_of(batch, **{"kwargs.mask": None})["kwargs.mask"] is False
+
+
+def test_nested_inputs_have_paths():
+    @dataclass
+    class Pair:
+        x: torch.Tensor
+        flag: bool
+
+    batch = Batch.of(([torch.zeros(3, 2), {"a": torch.zeros(3)}], Pair(torch.zeros(1), True), torch.zeros(3)))
+    inputs, static, rows = describe(batch, None)
+    assert (
+        list(inputs) == ["args.0.0", "args.0.1.a", "args.1.x", "target"]
+        and static == {"args.1.flag": True}
+        and rows == 3
+    )
+
+
+@pytest.mark.parametrize(
+    "batch, dims, message",
+    [
+        ((torch.zeros(4, 4), torch.zeros(4, 4), torch.zeros(4)), {}, "batch_dims"),
+        ((torch.zeros(4, 3), torch.zeros(12)), {}, "target's 12"),
+        ((torch.zeros(4, 3), torch.zeros(4)), {"args.1": 0}, "args.1"),
+        ((torch.zeros(4, 3), torch.zeros(4)), {"args.0": 1}, "expected 0 or None"),
+        ((torch.zeros(4, 3), (torch.zeros(4), torch.zeros(5))), {}, "differ in dim 0"),
+        ((torch.zeros(4, 3),), {}, "expected a batch"),
+        ({"inputs": 3}, {}, "'inputs'"),
+    ],
+)
+def test_doubt_is_an_error(batch, dims, message):
+    with pytest.raises(ImporterError, match=message):
+        describe(Batch.of(batch), dims)
+
+
+def test_calls_are_checked():
+    batch = Batch.of(zoo.masked_batch())
+    inputs, static, _ = describe(batch, None)
+    assert set(bind(inputs, static, batch)) == {"args.0", "kwargs.bias", "kwargs.mask", "target"}
+    for change, message in [
+        (dict(temperature=2.0), "compiled for 1.5, got 2.0"),
+        (dict(shift=False), "'kwargs.shift' was given"),
+        (dict(mask=torch.ones(4, 5, dtype=torch.bool)), r"expected shape \['rows', 6\], got \[4, 5\]"),
+        (dict(mask=torch.ones(4, 6)), "expected torch.bool, got torch.float32"),
+        (dict(mask=torch.ones(2, 6, dtype=torch.bool)), "differ in dim 0"),
+        (dict(mask=None), "expected a tensor"),
+    ]:
+        with pytest.raises(ImporterError, match=message):
+            bind(inputs, static, Batch(batch.args, {**batch.kwargs, **change}, batch.target))
+
+
+def test_dropout_is_refused_with_its_line():
+    model = nn.Sequential(nn.Linear(4, 2), nn.Dropout(0.5))
+    with pytest.raises(ImporterError, match="native_dropout"):
+        import_model(model, zoo.squared, zoo.regression((4,), (2,)))
+    model[1].p = 0.0
+    batch = zoo.regression((4,), (2,))
+    assert train(import_model(model, zoo.squared, batch), [batch]).gradients["0.bias"] is not None
+
+
+def test_data_dependent_shapes_are_refused_with_their_line():
+    class Picking(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 2)
+
+        def forward(self, x):
+            return self.a(x[(x > 0).all(1).nonzero()[:, 0]])
+
+    with pytest.raises(
+        ImporterError, match=r"test_inputs.py:\d+: the result of 'aten.nonzero.default' depends on data"
+    ):
+        import_model(Picking(), zoo.squared, zoo.regression((4,), (2,)))
+
+
+def test_frozen_chunks_have_no_backward():
+    model, loss_fn, batches, _ = zoo.cases()["adapted"]
+    imported = import_model(model, loss_fn, batches[0])
+    assert sorted(node.tags.get("_block", -1) for node in imported.nodes if node.pass_ == "B") == [-1, 1, 2]
+    assert all(imported.states[name].trainable for name in imported.gradients)
+
+
+def test_saved_values_exclude_what_is_at_hand():
+    """A linear layer keeps nothing for its backward: its input and weight are there already."""
+    model = nn.Sequential(nn.Linear(4, 4, bias=False), nn.Linear(4, 2, bias=False))
+    imported = import_model(model, zoo.squared, zoo.regression((4,), (2,)))
+    forward = imported.member(imported.nodes[0], 6)
+    assert sum(spec.nbytes for spec in forward.saved_results) == 4 * (
+        6 * 4 + 6 * 2
+    )  # hidden activation, difference to the target
+
+
+@pytest.mark.parametrize("seed", ["1", "77"])
+def test_names_do_not_depend_on_the_hash_seed(seed):
+    code = (
+        "import sys; sys.path[:0] = sys.argv[1:]; import torch, zoo; from piper.importer import import_model; "
+        "torch.manual_seed(0);"
+        "m = import_model(zoo.Masked(), zoo.token_loss, zoo.masked_batch(), rows=[4, 1]);"
+        "print([(n.family, n.operands, n.results) for n in m.nodes])"
+    )
+    import piper
+
+    paths = [os.path.dirname(os.path.dirname(piper.__file__)), os.path.dirname(__file__)]
+    out = subprocess.run(
+        [sys.executable, "-c", code, *paths],
+        env={**os.environ, "PYTHONHASHSEED": seed},
+        capture_output=True,
+        check=True,
+        timeout=120,
+    ).stdout
+    torch.manual_seed(0)
+    imported = import_model(zoo.Masked(), zoo.token_loss, zoo.masked_batch(), rows=[4, 1])
+    expected = f"{[(n.family, n.operands, n.results) for n in imported.nodes]}\n".encode()
+    assert hashlib.sha256(out).digest() == hashlib.sha256(expected).digest()

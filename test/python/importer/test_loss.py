@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Σ sum / Σ weight over unequal parts is torch's loss of the whole."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+import zoo
+from executor import train
+from piper.importer import ImporterError, import_model
+from piper.importer.loss import loss_pair
+from torch import nn
+
+WEIGHTS = torch.tensor([0.2, 1.0, 0.7, 2.0, 0.1])
+
+
+def probabilities(out, target):
+    return F.cross_entropy(out, F.softmax(target, -1))
+
+
+CLASSES = {
+    "cross_entropy": F.cross_entropy,
+    "ignored": lambda o, t: F.cross_entropy(o, t, ignore_index=1),
+    "weighted": lambda o, t: F.cross_entropy(o, t, weight=WEIGHTS),
+    "smoothed": lambda o, t: F.cross_entropy(o, t, WEIGHTS, label_smoothing=0.1),
+    "module": nn.CrossEntropyLoss(WEIGHTS, ignore_index=2),
+    "nll": lambda o, t: F.nll_loss(F.log_softmax(o, -1), t, weight=WEIGHTS),
+    "summed": lambda o, t: F.cross_entropy(o, t, reduction="sum"),
+    "pair": lambda o, t: (F.cross_entropy(o, t, reduction="sum"), t.numel()),
+}
+VALUES = {
+    "mse": F.mse_loss,
+    "l1": F.l1_loss,
+    "huber": F.huber_loss,
+    "smooth_l1": lambda o, t: F.smooth_l1_loss(o, t, beta=0.5),
+    "mean": zoo.squared,
+    "bce": lambda o, t: F.binary_cross_entropy_with_logits(o, torch.sigmoid(t)),
+    "soft_margin": lambda o, t: F.soft_margin_loss(o, torch.sign(t)),
+    "kl": lambda o, t: F.kl_div(F.log_softmax(o, -1), F.softmax(t, -1), reduction="batchmean"),
+    "probabilities": probabilities,
+    "function": lambda o, t: torch.mean((o - t).abs()),
+    "sum": lambda o, t: (o - t).pow(2).sum(),
+    "bce_module": nn.BCEWithLogitsLoss(pos_weight=WEIGHTS),
+}
+
+
+@pytest.mark.parametrize("name", [*CLASSES, *VALUES])
+def test_parts_combine(name):
+    loss_fn = CLASSES.get(name) or VALUES[name]
+    out = torch.randn(7, 5)
+    target = (
+        torch.randint(0, 5, (7,))
+        if name in CLASSES
+        else torch.rand(7, 5)
+        if name == "bce_module"
+        else torch.randn(7, 5)
+    )
+    parts = [
+        loss_pair(loss_fn, o, t, None, len(o))
+        for o, t in zip(out.split([4, 2, 1]), target.split([4, 2, 1]), strict=False)
+    ]
+    assert all(form.splittable and form == parts[0][2] for _, _, form in parts)
+    total, weight = sum(p[0] for p in parts), sum(p[1] for p in parts)
+    whole = loss_fn(out, target)
+    whole = whole[0] / whole[1] if name == "pair" else whole
+    assert torch.allclose(total / weight if parts[0][2].divide else total, whole, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "loss_fn",
+    [
+        lambda o, t: F.mse_loss(o, t) + 0.1 * o.mean(),
+        lambda o, t: F.mse_loss(o, t) * 1.0,
+        lambda o, t: (o - t).pow(2).mean(0).mean(),
+    ],
+    ids=["two terms", "scaled", "mean of means"],
+)
+def test_other_scalars_say_what_to_do(loss_fn):
+    out, target = torch.randn(7, 5), torch.randn(7, 5)
+    total, weight, form = loss_pair(loss_fn, out, target, None, 7)
+    assert (
+        not form.splittable
+        and "loss_reduction" in form.advice
+        and weight == 1
+        and torch.equal(total, loss_fn(out, target))
+    )
+    total, weight, form = loss_pair(loss_fn, out, target, "mean_rows", 7)
+    assert form.splittable and torch.allclose(total / weight, loss_fn(out, target)) and weight == 7
+
+
+def test_a_mean_that_does_not_grow_with_the_rows_is_refused():
+    loss_fn = lambda o, t: (o - t).pow(2).mean(0).mean()  # noqa: E731
+    batch = dict(args=(torch.randn(6, 4),), kwargs={}, target=torch.randn(6, 6))
+    with pytest.raises(ImporterError, match="does not grow with the rows"):
+        import_model(nn.Linear(4, 6), loss_fn, batch, rows=[3, 6])
+
+
+@pytest.mark.parametrize(
+    "result, message",
+    [
+        (lambda o, t: o, "shape"),
+        (lambda o, t: 3.0, "float"),
+        (lambda o, t: (o.sum(), 1, 2), "3 values"),
+        (lambda o, t: (o, 1), "scalar"),
+    ],
+)
+def test_bad_results(result, message):
+    with pytest.raises(ImporterError, match=message):
+        loss_pair(result, torch.randn(3, 2), torch.randn(3, 2), None, 3)
+
+
+def test_reduction_names():
+    with pytest.raises(ImporterError, match="mean_rows, sum"):
+        loss_pair(zoo.squared, torch.randn(3, 2), torch.randn(3, 2), "mean", 3)
+    with pytest.raises(ImporterError, match="does not apply"):
+        loss_pair(CLASSES["pair"], torch.randn(3, 5), torch.tensor([0, 1, 2]), "sum", 3)
+
+
+def test_loss_module_with_a_parameter():
+    class Scaled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.log = nn.Parameter(torch.tensor(0.3))
+
+        def forward(self, out, target):
+            return F.mse_loss(out * self.log.exp(), target)
+
+    model, loss_fn, batch = nn.Linear(4, 2), Scaled(), zoo.regression((4,), (2,))
+    outcome = train(import_model(model, loss_fn, batch), [batch])
+    loss_fn(model(*batch["args"]), batch["target"]).backward()
+    assert torch.allclose(outcome.gradients["loss_fn.log"], loss_fn.log.grad, rtol=1e-5)
+    assert torch.allclose(outcome.gradients["weight"], model.weight.grad, rtol=1e-5, atol=1e-7)
+
+
+def test_closed_over_tensors_are_constants():
+    imported = import_model(
+        nn.Linear(4, 5),
+        CLASSES["weighted"],
+        dict(args=(torch.randn(6, 4),), kwargs={}, target=torch.randint(0, 5, (6,))),
+    )
+    constants = [state for state in imported.states.values() if state.kind == "constant"]
+    assert len(constants) == 1 and torch.equal(constants[0].value, WEIGHTS)
