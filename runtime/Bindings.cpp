@@ -209,10 +209,10 @@ public:
       for (size_t s = 0; s < rank->numStreams(); ++s)
         for (const TraceEvent &event : rank->trace(s)) {
           const plan::Action &action = it->second[s][event.action];
-          result.append(nb::make_tuple(
-              rank->rank(), rank->streamName(s), event.action,
-              plan::name(action.opcode), action.label, action.where,
-              event.begin, event.end, event.waited));
+          result.append(nb::make_tuple(rank->rank(), rank->streamName(s),
+                                       event.action, plan::name(action.opcode),
+                                       action.label, action.where, event.begin,
+                                       event.end, event.waited));
         }
     }
     return result;

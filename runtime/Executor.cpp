@@ -25,8 +25,8 @@ std::vector<int> allowedCores() {
 
 /// Divides the cores among the ranks of this process as their streams' budgets
 /// ask; no rank gets any if they do not suffice for all.
-std::vector<std::vector<int>>
-divideCores(const World &world, const std::vector<uint32_t> &ranks) {
+std::vector<std::vector<int>> divideCores(const World &world,
+                                          const std::vector<uint32_t> &ranks) {
   std::vector<int> cores = allowedCores();
   std::vector<std::vector<int>> shares(ranks.size());
   size_t next = 0;
@@ -48,8 +48,8 @@ Executor::Executor(std::shared_ptr<const plan::Plan> plan, uint64_t planSum,
                    std::shared_ptr<Device> device,
                    std::vector<uint32_t> localRanks, WorldOptions options)
     : program(std::move(plan)), device(std::move(device)), owner(getpid()) {
-  shared = std::make_unique<World>(program, planSum, localRanks,
-                                   std::move(options));
+  shared =
+      std::make_unique<World>(program, planSum, localRanks, std::move(options));
   finished = std::make_unique<SharedWord>();
   if (shared->localRanks().size() == program->worldSize)
     createRanks();
@@ -125,8 +125,7 @@ Executor::checkInputs(const std::string &entry,
 void Executor::writeScalars(const std::vector<ScalarValue> &scalars) {
   for (const ScalarValue &value : scalars) {
     if (value.scalar >= program->scalars.size())
-      throw Error("scalar " + std::to_string(value.scalar) +
-                  " does not exist");
+      throw Error("scalar " + std::to_string(value.scalar) + " does not exist");
     const plan::Scalar &scalar = program->scalars[value.scalar];
     float single = float(value.real);
     int32_t small = int32_t(value.integer);

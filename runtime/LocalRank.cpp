@@ -109,8 +109,7 @@ PreparedAction LocalRank::prepareAction(Device &device,
     std::vector<uint32_t> predicates;
     for (const std::vector<plan::Action> &actions : entry)
       for (const plan::Action &other : actions)
-        if (other.opcode == plan::Opcode::Send &&
-            other.imm[0] == record.imm[0])
+        if (other.opcode == plan::Opcode::Send && other.imm[0] == record.imm[0])
           predicates.push_back(other.predicate);
     predicates.resize(record.imm[1] + 1);
     if (std::any_of(predicates.begin(), predicates.end(),
@@ -120,8 +119,8 @@ PreparedAction LocalRank::prepareAction(Device &device,
   return action;
 }
 
-std::pair<uint64_t, uint64_t>
-LocalRank::inputRange(const std::string &entry, uint32_t input) const {
+std::pair<uint64_t, uint64_t> LocalRank::inputRange(const std::string &entry,
+                                                    uint32_t input) const {
   uint64_t first = ~uint64_t(0), last = 0;
   auto it = entries.find(entry);
   if (it == entries.end())

@@ -74,9 +74,9 @@ public:
     intervals[mergedFirst] = mergedEnd;
   }
   bool isAll(uint64_t total) const {
-    return total == 0 || (intervals.size() == 1 &&
-                          intervals.begin()->first == 0 &&
-                          intervals.begin()->second == total);
+    return total == 0 ||
+           (intervals.size() == 1 && intervals.begin()->first == 0 &&
+            intervals.begin()->second == total);
   }
 
 private:
@@ -101,8 +101,7 @@ void readState(const World &world, uint32_t number, char *tensor) {
   uint64_t width = plan::byteWidth(state.dtype);
   uint64_t total = plan::numElements(state.shape);
   Coverage coverage;
-  for (uint32_t rank = 0; rank < world.size() && !coverage.isAll(total);
-       ++rank)
+  for (uint32_t rank = 0; rank < world.size() && !coverage.isAll(total); ++rank)
     for (const Piece &piece : piecesOf(world, rank, state))
       coverage.add(piece.first, piece.count,
                    [&](uint64_t first, uint64_t count) {

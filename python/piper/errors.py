@@ -28,7 +28,14 @@ class ProgramError(PiperError):
     exit_code = 2
 
 
-class RankLostError(PiperError):
-    """Another rank died, hung or raised; the message names it and the action that waited for it."""
+class RankLostError(PiperError, SystemExit):
+    """Another rank died, hung or raised; the message names it and the action that waited for it.
+
+    Where nobody catches it the process ends with code 3 and without a traceback: the runtime has said in one line what happened.
+    """
 
     exit_code = 3
+
+    def __init__(self, message: str):
+        super().__init__(message)
+        self.code = self.exit_code

@@ -18,7 +18,8 @@ struct Operand {
   uint64_t offset;
 };
 
-/// A host tensor of a run; `base` is where byte 0 of the global tensor would be.
+/// A host tensor of a run; `base` is where byte 0 of the global tensor would
+/// be.
 struct HostInput {
   char *base = nullptr;
 };

@@ -84,9 +84,8 @@ void Blocks::execute(uint32_t member, uint32_t block) const {
   }
 }
 
-void Blocks::reduce(uint64_t srcElement, uint64_t count,
-                    char *const *targets, size_t numTargets,
-                    uint64_t dstElement) const {
+void Blocks::reduce(uint64_t srcElement, uint64_t count, char *const *targets,
+                    size_t numTargets, uint64_t dstElement) const {
   reduceElements(operation.dtype, operation.reduction, sources.data(), size,
                  srcElement, count, targets, numTargets, dstElement);
 }

@@ -24,10 +24,18 @@ struct Bool {
 };
 
 /// The type that sums and maxima are computed in.
-template <typename T> struct Wide { using type = T; };
-template <> struct Wide<BFloat16> { using type = float; };
-template <> struct Wide<Float16> { using type = float; };
-template <> struct Wide<Bool> { using type = uint8_t; };
+template <typename T> struct Wide {
+  using type = T;
+};
+template <> struct Wide<BFloat16> {
+  using type = float;
+};
+template <> struct Wide<Float16> {
+  using type = float;
+};
+template <> struct Wide<Bool> {
+  using type = uint8_t;
+};
 
 template <typename T> typename Wide<T>::type widen(T value) {
   if constexpr (std::is_same_v<T, Bool>)

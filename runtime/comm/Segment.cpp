@@ -33,8 +33,8 @@ uint32_t ringCapacity(const plan::RankClass &rankClass, uint32_t channel) {
     uint32_t sends = 0;
     for (const std::vector<plan::Action> &actions : entry.second)
       for (const plan::Action &action : actions)
-        sends += action.opcode == plan::Opcode::Send &&
-                 action.imm[0] == channel;
+        sends +=
+            action.opcode == plan::Opcode::Send && action.imm[0] == channel;
     most = std::max(most, sends);
   }
   uint32_t capacity = most ? 1 : 0;

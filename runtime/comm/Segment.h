@@ -18,7 +18,8 @@
 
 namespace piper::runtime {
 
-/// Offsets in the segment of one rank; all ranks compute the same from the plan.
+/// Offsets in the segment of one rank; all ranks compute the same from the
+/// plan.
 struct SegmentLayout {
   uint64_t statuses = 0;
   /// By communicator; 0 = this rank does not keep its state.

@@ -77,8 +77,7 @@ void SharedMemoryCommunicator::recv(Waiter &waiter, void *dst, uint64_t bytes) {
   waiter.until(channel->posted, received + 1, [&] { return int32_t(sender); });
   Message message = channel->ring()[received & (capacity - 1)];
   Segment &from = world.segment(sender);
-  if (message.bytes != bytes ||
-      message.offset + bytes > from.layout().total)
+  if (message.bytes != bytes || message.offset + bytes > from.layout().total)
     throw Error("channel '" + record.name + "': expected a message of " +
                 std::to_string(bytes) + " bytes, got " +
                 std::to_string(message.bytes) + " from rank " +
@@ -155,10 +154,9 @@ void SharedMemoryCommunicator::checkAgreement(uint32_t parity) {
         a.reduction == b.reduction && a.root == b.root && a.run == b.run &&
         a.flags == b.flags)
       continue;
-    throw Error("ranks disagree on communicator '" + record.name +
-                "': rank " + std::to_string(group[0]) + " issues " + text(a) +
-                ", rank " + std::to_string(group[member]) + " issues " +
-                text(b));
+    throw Error("ranks disagree on communicator '" + record.name + "': rank " +
+                std::to_string(group[0]) + " issues " + text(a) + ", rank " +
+                std::to_string(group[member]) + " issues " + text(b));
   }
 }
 

@@ -45,14 +45,13 @@ Watcher::Watcher(World &world, const std::vector<SegmentHandle> &remote)
         ::close(peer.pidfd);
       throw RankLost("rank " + std::to_string(handle.rank) + " (process " +
                      std::to_string(handle.pid) +
-                     ") went away while the ranks met: " +
-                     std::strerror(code));
+                     ") went away while the ranks met: " + std::strerror(code));
     }
     peers.push_back({handle.rank, handle.pid, pidfd, false});
   }
   for (Peer &peer : peers)
-    guardTermination(peer.pidfd, peer.rank,
-                     world.segment(peer.rank).header(), own);
+    guardTermination(peer.pidfd, peer.rank, world.segment(peer.rank).header(),
+                     own);
   wakeUp = eventfd(0, EFD_CLOEXEC);
   thread = std::thread([this] { watch(); });
 }
@@ -156,8 +155,8 @@ void Watcher::report() {
   line += "\n";
   size_t written = 0;
   while (written < line.size()) {
-    ssize_t n = write(STDERR_FILENO, line.data() + written,
-                      line.size() - written);
+    ssize_t n =
+        write(STDERR_FILENO, line.data() + written, line.size() - written);
     if (n <= 0 && errno != EINTR)
       break;
     written += n > 0 ? size_t(n) : 0;

@@ -72,7 +72,8 @@ void World::connect(const std::vector<std::string> &handles) {
         Segment::open(handle, SegmentLayout::of(*program, handle.rank)));
     if (segment(handle.rank).header().planSum.load() != planSum)
       throw Error("rank " + std::to_string(handle.rank) + " (process " +
-                  std::to_string(handle.pid) + ") runs another plan than rank " +
+                  std::to_string(handle.pid) +
+                  ") runs another plan than rank " +
                   std::to_string(ownRanks[0]));
     remote.push_back(handle);
   }

@@ -46,7 +46,8 @@ CpuStream::CpuStream(const StreamOptions &options) : options(options) {
     void *memory = mmap(nullptr, options.workspaceBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
-      throw Error("stream '" + options.name + "': no memory for a workspace of " +
+      throw Error("stream '" + options.name +
+                  "': no memory for a workspace of " +
                   std::to_string(options.workspaceBytes) + " bytes");
     scratch = static_cast<char *>(memory);
   }

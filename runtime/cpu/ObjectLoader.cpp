@@ -82,8 +82,7 @@ private:
       throw Error("section '" + section.name + "' is thread-local");
     if (header.sh_type == SHT_INIT_ARRAY || header.sh_type == SHT_FINI_ARRAY ||
         header.sh_type == SHT_PREINIT_ARRAY)
-      throw Error("section '" + section.name +
-                  "' runs code when it is loaded");
+      throw Error("section '" + section.name + "' runs code when it is loaded");
     if (header.sh_type != SHT_PROGBITS && header.sh_type != SHT_NOBITS)
       throw Error("section '" + section.name + "' has unknown type " +
                   std::to_string(header.sh_type));
@@ -165,8 +164,8 @@ private:
 
   void writeStub(size_t symbol) {
     // jmp *2(%rip); two bytes of padding; the address.
-    static constexpr unsigned char code[8] = {0xff, 0x25, 2, 0, 0, 0, 0x90,
-                                              0x90};
+    static constexpr unsigned char code[8] = {0xff, 0x25, 2,    0,
+                                              0,    0,    0x90, 0x90};
     char *stub = object->memory + stubs + symbol * kStubBytes;
     std::memcpy(stub, code, sizeof(code));
     std::memcpy(stub + 8, &externals[symbol], 8);

@@ -1,0 +1,320 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A loaded plan: its ranks in this process, and what the host gives to and reads from them."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import sys
+import weakref
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+
+from . import _runtime
+from .errors import ProgramError, RankLostError, UsageError
+from .rendezvous import Process, meet, process_from_environment
+
+_DTYPES = {
+    "f32": torch.float32,
+    "f64": torch.float64,
+    "bf16": torch.bfloat16,
+    "f16": torch.float16,
+    "i64": torch.int64,
+    "i32": torch.int32,
+    "i16": torch.int16,
+    "i8": torch.int8,
+    "i1": torch.bool,
+}
+_DEFAULT_TIMEOUT_SECONDS = 300.0
+
+_runtime.set_rank_lost(RankLostError)
+
+
+class Span(NamedTuple):
+    """One action of one stream of one rank; times in seconds, on one clock for all ranks of a machine.
+
+    `waited` is the part of it that the stream waited for others.
+    """
+
+    rank: int
+    stream: str
+    label: str
+    opcode: str
+    start: float
+    end: float
+    waited: float
+    where: str
+
+
+class RankStats(NamedTuple):
+    """What a rank did since it was loaded.
+
+    `arena_bytes` is the end of the highest byte of working memory that executed actions touched, `planned_bytes` what the plan says.
+    """
+
+    rank: int
+    actions: int
+    skipped: int
+    waited: float
+    arena_bytes: int
+    planned_bytes: int
+
+
+class Execution:
+    """A plan and its kernels, ready to run.
+
+    Without RANK and WORLD_SIZE in the environment all ranks are threads of this process; with them (torchrun sets them) this process is one rank, and meets the
+    others at MASTER_ADDR:MASTER_PORT. Then every method but `write_state`, `stats` and `trace` is collective: all processes call it, in the same order.
+
+    Raises ProgramError for a damaged plan or object, UsageError if WORLD_SIZE is not the plan's, RankLostError if a process of the job is gone.
+    """
+
+    def __init__(self, plan: bytes, kernels: Mapping[str, bytes], *, local: bool = False):
+        """kernels: object files by name. local: all ranks are threads of this process, whatever the environment says."""
+        try:
+            parsed = _runtime.Plan.parse(plan)
+        except ValueError as error:
+            raise ProgramError(str(error)) from None
+        self._info = parsed.describe()
+        self._flags = {name: 1 << number for number, name in enumerate(self._info["flags"])}
+        self._scalars = {item[0]: (number, item[1]) for number, item in enumerate(self._info["scalars"])}
+        self._states = {name: (dtype, shape) for name, _, dtype, shape in self._info["states"]}
+        self._closed = False
+        self._tracing = False
+        self._traced_entry: str | None = None
+        timeout = _timeout()
+        process = None if local else self._place()
+        self.world_size: int = self._info["world_size"]
+        self.ranks: list[int] = list(range(self.world_size)) if process is None else [process.rank]
+        self._is_shared = len(self.ranks) != self.world_size
+        try:
+            self._program = _runtime.Program(parsed, list(kernels.items()), self.ranks, timeout)
+        except RuntimeError as error:
+            raise ProgramError(str(error)) from None
+        if process is not None and self._is_shared:
+            try:
+                meet(process, self._program.handles(), self._program.connect, timeout)
+            except RankLostError as error:
+                # No watcher yet that would say so.
+                print(f"piper: rank {process.rank}: {error}", file=sys.stderr, flush=True)
+                raise
+        _watch(self)
+
+    def _place(self) -> Process | None:
+        process = process_from_environment()
+        if process is not None and process.world_size != self._info["world_size"]:
+            raise UsageError(
+                f"expected WORLD_SIZE = {self._info['world_size']}, the number of ranks of the program, "
+                f"got {process.world_size}"
+            )
+        return process
+
+    def run(
+        self,
+        entry: str,
+        flags: Iterable[str] = (),
+        inputs: Mapping[str, torch.Tensor] | Sequence[torch.Tensor] = (),
+        scalars: Mapping[str, float] | None = None,
+        *,
+        first_row: int = 0,
+    ) -> dict[str, Any]:
+        """Runs an entry on all ranks of this process and returns its outputs: numbers, or tensors where an output is no scalar.
+
+        inputs: dense CPU tensors, the global batch's or, of inputs that are divided by rows, this process's rows, which begin at row `first_row` of the global
+        tensor. scalars: those given replace earlier values.
+        Raises UsageError for unknown names and wrong dtypes or sizes, RuntimeError if a kernel fails, RankLostError if another process's rank is lost.
+        """
+        if entry not in self._info["entries"]:
+            raise UsageError(f"expected an entry out of {', '.join(self._info['entries'])}, got {entry!r}")
+        tensors = self._order_inputs(inputs)
+        arguments = [
+            self._input_argument(spec, tensor, first_row)
+            for spec, tensor in zip(self._info["inputs"], tensors, strict=True)
+        ]
+        trace, self._tracing = self._tracing, False
+        self._program.run(entry, self._flag_bits(flags), arguments, self._scalar_arguments(scalars or {}), trace)
+        if trace:
+            self._traced_entry = entry
+        return self._outputs()
+
+    def _flag_bits(self, flags: Iterable[str]) -> int:
+        bits = 0
+        for flag in flags:
+            if flag not in self._flags:
+                raise UsageError(f"expected flags out of {', '.join(self._flags)}, got {flag!r}")
+            bits |= self._flags[flag]
+        return bits
+
+    def _order_inputs(self, inputs: Mapping[str, torch.Tensor] | Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
+        names = [spec[0] for spec in self._info["inputs"]]
+        if not isinstance(inputs, Mapping):
+            if len(inputs) != len(names):
+                raise UsageError(f"expected {len(names)} inputs, got {len(inputs)}")
+            return list(inputs)
+        unknown = [name for name in inputs if name not in names]
+        if unknown:
+            raise UsageError(f"expected inputs out of {', '.join(names)}, got {', '.join(unknown)}")
+        # An input that the entry does not read may be left out; the runtime checks the others.
+        return [inputs.get(name) for name in names]
+
+    def _input_argument(
+        self, spec: tuple[str, str, int, int], tensor: torch.Tensor | None, first_row: int
+    ) -> tuple[int, int, int]:
+        name, dtype, row_bytes, rows = spec
+        if tensor is None:
+            return 0, 0, 0
+        if not isinstance(tensor, torch.Tensor):
+            tensor = torch.as_tensor(tensor)
+        if tensor.dtype != _DTYPES[dtype]:
+            raise UsageError(f"input '{name}': expected {_DTYPES[dtype]}, got {tensor.dtype}")
+        if tensor.device.type != "cpu" or not tensor.is_contiguous():
+            raise UsageError(f"input '{name}': expected a contiguous CPU tensor")
+        size = tensor.numel() * tensor.element_size()
+        if size == row_bytes * rows:
+            return tensor.data_ptr(), size, 0
+        if rows == 1 or size > row_bytes * (rows - first_row) or (row_bytes and size % row_bytes):
+            raise UsageError(
+                f"input '{name}': expected {rows} rows of {row_bytes} bytes, or some of them from row {first_row}, "
+                f"got {size} bytes"
+            )
+        return tensor.data_ptr(), size, first_row * row_bytes
+
+    def _scalar_arguments(self, scalars: Mapping[str, float]) -> list[tuple[int, float, int]]:
+        arguments = []
+        for name, value in scalars.items():
+            if name not in self._scalars:
+                raise UsageError(f"expected scalars out of {', '.join(self._scalars)}, got {name!r}")
+            number, dtype = self._scalars[name]
+            arguments.append((number, float(value), int(value) if dtype.startswith("i") else 0))
+        return arguments
+
+    def _outputs(self) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for name, dtype, _, shape in self._info["outputs"]:
+            if name in values:
+                continue
+            tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+            data = self._program.output(name, tensor.numel() * tensor.element_size())
+            if data is None:
+                continue
+            if data:
+                tensor = torch.frombuffer(bytearray(data), dtype=tensor.dtype).reshape(shape)
+            values[name] = tensor.item() if tensor.dim() == 0 else tensor
+        return values
+
+    def read_state(self, name: str) -> torch.Tensor:
+        """The whole logical tensor of a state, assembled from the ranks that hold its parts; of equal holders the lowest rank is read."""
+        dtype, shape = self._state(name)
+        tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+        # Nobody may be in a run while others read its memory.
+        if self._is_shared:
+            self._program.barrier()
+        self._program.read_state(name, tensor.data_ptr())
+        if self._is_shared:
+            self._program.barrier()
+        return tensor
+
+    def write_state(self, name: str, value: torch.Tensor) -> None:
+        """Sets a state on the ranks of this process that hold parts of it. Raises UsageError unless dtype and shape are the state's."""
+        dtype, shape = self._state(name)
+        if not isinstance(value, torch.Tensor):
+            value = torch.as_tensor(value)
+        if value.dtype != _DTYPES[dtype] or tuple(value.shape) != tuple(shape):
+            raise UsageError(
+                f"state '{name}': expected {_DTYPES[dtype]} of shape {tuple(shape)}, "
+                f"got {value.dtype} of shape {tuple(value.shape)}"
+            )
+        value = value.detach().cpu().contiguous()
+        self._program.write_state(name, value.data_ptr())
+
+    def read_gradient(self, name: str) -> torch.Tensor:
+        """The whole gradient of the parameter `name`, as the last run left it: a sum, not divided by weights."""
+        return self.read_state(f"{name}/grad")
+
+    def _state(self, name: str) -> tuple[str, tuple[int, ...]]:
+        if name not in self._states:
+            raise UsageError(f"the program has no state {name!r}")
+        return self._states[name]
+
+    @property
+    def states(self) -> list[str]:
+        """The names of all states."""
+        return list(self._states)
+
+    def start_trace(self) -> None:
+        """The next run is traced."""
+        self._tracing = True
+
+    def trace(self) -> list[Span]:
+        """What the ranks of this process did in the last traced run, in the order of ranks, streams and actions."""
+        if self._traced_entry is None:
+            return []
+        return [
+            Span(rank, stream, label or opcode, opcode, begin * 1e-9, end * 1e-9, waited * 1e-9, where)
+            for rank, stream, _, opcode, label, where, begin, end, waited in self._program.trace(self._traced_entry)
+        ]
+
+    def stats(self) -> list[RankStats]:
+        """Counters of the ranks of this process."""
+        planned = {rank: item["peak_bytes"] for item in self._info["classes"] for rank in item["ranks"]}
+        totals = {rank: [0, 0, 0, 0] for rank in self.ranks}
+        for rank, _, actions, skipped, waited, arena in self._program.stats():
+            total = totals[rank]
+            totals[rank] = [total[0] + actions, total[1] + skipped, total[2] + waited, max(total[3], arena)]
+        return [
+            RankStats(rank, actions, skipped, waited * 1e-9, arena, planned[rank])
+            for rank, (actions, skipped, waited, arena) in totals.items()
+        ]
+
+    def buffers(self, rank: int) -> list[tuple[str, str, int, int, int, int]]:
+        """The planned buffers of a rank: label, kind, offset and bytes in the arena, first and last action."""
+        return next(item["buffers"] for item in self._info["classes"] if rank in item["ranks"])
+
+    def close(self) -> None:
+        """Ends the threads and frees the memory of this process's ranks."""
+        if not self._closed:
+            self._closed = True
+            self._program.close()
+
+
+def _timeout() -> float:
+    text = os.environ.get("PIPER_TIMEOUT_S")
+    if text is None:
+        return _DEFAULT_TIMEOUT_SECONDS
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not value > 0:
+        raise UsageError(f"expected seconds as PIPER_TIMEOUT_S, got {text!r}")
+    return value
+
+
+# Executions of jobs of several processes: the others learn from these why this process ends.
+_alive: weakref.WeakSet[Execution] = weakref.WeakSet()
+_previous_hook = None
+
+
+def _watch(execution: Execution) -> None:
+    global _previous_hook
+    if not _alive and _previous_hook is None:
+        _previous_hook = sys.excepthook
+        sys.excepthook = _report_exception
+        atexit.register(_close_all)
+    _alive.add(execution)
+
+
+def _report_exception(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
+    """Tells the other processes what ends this one, then shows it as usual."""
+    for execution in list(_alive):
+        if execution._is_shared and not execution._closed:
+            text = " ".join(str(error).split())
+            execution._program.fail(f"rank {execution.ranks[0]} raised {kind.__name__}: {text}")
+    _previous_hook(kind, error, traceback)
+
+
+def _close_all() -> None:
+    for execution in list(_alive):
+        execution.close()
