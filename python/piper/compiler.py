@@ -26,6 +26,7 @@ from .mesh import Mesh
 from .optimizers import Group
 from .phases import Phases
 from .program import Program
+from .rows import part_rows
 
 
 def compile(
@@ -66,6 +67,7 @@ def compile(
     options = {"loss_reduction": loss_reduction, "batch_dims": batch_dims}
     training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
     evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
+    evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
     if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
         raise UsageError(training.loss.advice)
     strategy.check({tag for node in training.nodes for tag in node.tags})
@@ -93,28 +95,6 @@ def compile(
     program = Program(description, plan, kernels, phases.text)
     program.write_states({name: state.value for name, state in states.items()})
     return program
-
-
-def part_rows(rows: int, replicas: int, microbatches: int) -> list[int]:
-    """The distinct numbers of rows that a microbatch of a replica has: both divisions as torch.tensor_split does.
-
-    Raises UsageError if a part would be empty.
-    """
-    if rows < replicas * microbatches:
-        raise UsageError(
-            f"expected at least one row per microbatch: the batch has {rows} rows for {replicas} replicas x {microbatches} microbatches"
-        )
-    sizes = {part for replica in _split(rows, replicas) for part in _split(replica, microbatches)}
-    if min(sizes) < 1:
-        raise UsageError(
-            f"expected at least one row per microbatch: {rows} rows on {replicas} replicas leave one with {min(_split(rows, replicas))}"
-            f" rows for {microbatches} microbatches"
-        )
-    return sorted(sizes, reverse=True)
-
-
-def _split(rows: int, parts: int) -> list[int]:
-    return [rows // parts + (index < rows % parts) for index in range(parts)]
 
 
 def rows_of(batch: Any, batch_dims: Mapping[str, int | None] | None) -> int | None:

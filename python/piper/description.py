@@ -14,6 +14,7 @@ from .batches import InputSpec
 from .errors import ProgramError, UsageError
 from .mesh import Mesh
 from .optimizers import Group
+from .rows import division
 
 
 @dataclass(frozen=True)
@@ -68,9 +69,9 @@ class Description:
 
     def _span(self, rank: int) -> tuple[int, int]:
         part, parts = self.replicas[rank]
-        size, extra = divmod(self.rows, parts)
-        first = part * size + min(part, extra)
-        return first, first + size + (part < extra)
+        sizes = division(self.rows, parts)
+        first = sum(sizes[:part])
+        return first, first + sizes[part]
 
     def to_json(self) -> dict[str, Any]:
         """JSON values that `from_json` reads."""

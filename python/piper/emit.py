@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -66,6 +66,24 @@ def states_of(graphs: Iterable[Graph]) -> dict[str, State]:
         for name, state in graph.imported.states.items():
             states.setdefault(name, state)
     return states
+
+
+def with_own_constants(imported: Imported, other: Imported, prefix: str) -> Imported:
+    """`imported` with constants renamed that share a name, but not the value, with one of `other`: constants are numbered in each capture."""
+    renamed = {
+        name: replace(state, name=prefix + name, all_names=(prefix + name,))
+        for name, state in imported.states.items()
+        if state.kind == "constant" and name in other.states and not torch.equal(state.value, other.states[name].value)
+    }
+    if not renamed:
+        return imported
+    states = {renamed[name].name if name in renamed else name: renamed.get(name, state) for name, state in imported.states.items()}
+
+    def rename(value: Value) -> Value:
+        return StateRef(renamed[value.name].name) if isinstance(value, StateRef) and value.name in renamed else value
+
+    nodes = [replace(node, operands=tuple(map(rename, node.operands))) for node in imported.nodes]
+    return replace(imported, states=states, nodes=nodes)
 
 
 def symbol(name: str) -> str:
