@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from . import emit, optimizers
-from .batches import InputSpec
 from .cache import ObjectCache
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
@@ -78,7 +77,7 @@ def compile(
     show = progress and int(os.environ.get("RANK", 0)) == 0
     kernels = compile_functions(phases.functions(), ObjectCache(cache_dir), show)
     description = Description(
-        inputs=[InputSpec(item.name, item.shape, item.dtype, item.split) for item in training.inputs.values()],
+        inputs=training.inputs,
         static=training.static,
         rows=rows,
         divide=training.loss.divide,

@@ -10,8 +10,8 @@ from typing import Any
 import torch
 
 from . import optimizers
-from .batches import InputSpec
 from .errors import ProgramError, UsageError
+from .importer.imported import Input
 from .mesh import Mesh
 from .optimizers import Group
 from .rows import division
@@ -30,7 +30,7 @@ class Description:
     """A program as its host sees it.
 
     Attributes:
-        inputs: the tensors of a batch.
+        inputs: the tensors of a batch by name.
         static: values of the batch that are no tensors and are compiled in, by path.
         rows: rows of the global batch; None if nothing is divided.
         divide: whether the loss is the sum of losses over the sum of weights, or the sum alone.
@@ -44,7 +44,7 @@ class Description:
         on_update: called after each optimizer step.
     """
 
-    inputs: Sequence[InputSpec]
+    inputs: Mapping[str, Input]
     static: Mapping[str, Any]
     rows: int | None
     divide: bool
@@ -76,7 +76,9 @@ class Description:
     def to_json(self) -> dict[str, Any]:
         """JSON values that `from_json` reads."""
         return {
-            "inputs": [[item.name, list(item.shape), _dtype_name(item.dtype), item.split] for item in self.inputs],
+            "inputs": [
+                [item.name, list(item.shape), _dtype_name(item.dtype), item.split] for item in self.inputs.values()
+            ],
             "static": dict(self.static),
             "rows": self.rows,
             "divide": self.divide,
@@ -94,9 +96,10 @@ class Description:
         """The description in a manifest. Raises ProgramError if it is not one."""
         try:
             return cls(
-                inputs=[
-                    InputSpec(name, tuple(shape), _dtype(dtype), split) for name, shape, dtype, split in data["inputs"]
-                ],
+                inputs={
+                    name: Input(name, tuple(shape), _dtype(dtype), split)
+                    for name, shape, dtype, split in data["inputs"]
+                },
                 static=data["static"],
                 rows=data["rows"],
                 divide=data["divide"],

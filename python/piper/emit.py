@@ -77,7 +77,10 @@ def with_own_constants(imported: Imported, other: Imported, prefix: str) -> Impo
     }
     if not renamed:
         return imported
-    states = {renamed[name].name if name in renamed else name: renamed.get(name, state) for name, state in imported.states.items()}
+    states = {
+        renamed[name].name if name in renamed else name: renamed.get(name, state)
+        for name, state in imported.states.items()
+    }
 
     def rename(value: Value) -> Value:
         return StateRef(renamed[value.name].name) if isinstance(value, StateRef) and value.name in renamed else value

@@ -10,11 +10,12 @@ from typing import Any
 import torch
 
 from . import saved
-from .batches import Batch, bind, from_call
+from .batches import bind, from_call
 from .cache import CompiledObject
 from .description import Description
 from .errors import UsageError
 from .execution import Execution
+from .importer.inputs import Batch
 
 
 class Program:
@@ -41,6 +42,8 @@ class Program:
         # Whether the accumulators hold gradients of steps without update.
         self._accumulating = False
         self._execution = Execution(plan, {name: item.code for name, item in self._kernels.items()})
+        # States that no part of the program reads or writes stay with the host.
+        self._unused: dict[str, torch.Tensor] = {}
 
     def step(self, *args: Any, update: bool = True, local: bool = False, **kwargs: Any) -> torch.Tensor:
         """Trains on one global batch; returns its loss, a 0-dim float32 tensor.
@@ -51,6 +54,10 @@ class Program:
         if update and not self._description.updates:
             raise UsageError(
                 "the program was compiled without an optimizer: give one to piper.compile, or use gradients()"
+            )
+        if not update and not self._description.divide:
+            raise UsageError(
+                "a loss that is a sum cannot be accumulated over steps: return a pair (sum, weight) from loss_fn"
             )
         flags = {"buffers"} | ({"reduce", "update"} if update else set()) | (set() if self._accumulating else {"fresh"})
         scalars = self._scalars() if update else {}
@@ -85,7 +92,7 @@ class Program:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers under the model's own names, in full. Names of one tied tensor share one copy."""
         states = {state: None for state in self._description.names.values()}
-        values = {state: self._execution.read_state(state) for state in states}
+        values = {state: self._read(state) for state in states}
         return {name: values[state] for name, state in self._description.names.items()}
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
@@ -106,7 +113,7 @@ class Program:
     def optimizer_state_dict(self) -> dict[str, Any]:
         """Steps taken by group, and each parameter's moments in full: {"steps": {group: n}, "state": {parameter: {slot: tensor}}}."""
         state = {
-            parameter: {slot: self._execution.read_state(f"{parameter}/{slot}") for slot in group.slots}
+            parameter: {slot: self._read(f"{parameter}/{slot}") for slot in group.slots}
             for group in self._description.groups
             for parameter in group.parameters
             if parameter in self._description.trainable
@@ -131,7 +138,7 @@ class Program:
         if set(steps) != set(self._steps):
             raise UsageError(f"expected steps of the groups {sorted(self._steps)}, got {sorted(steps)}")
         for name, value in moments.items():
-            self._execution.write_state(name, value)
+            self._write(name, value)
         self._steps = dict(steps)
 
     @property
@@ -155,13 +162,15 @@ class Program:
         """Writes the program with its state as a folder that `piper.load` reads, also on a machine without the model."""
         if self._accumulating:
             raise UsageError("accumulated gradients are not saved: take a step with update first")
-        saved.write(path, self._description, self._plan, self._kernels, self._texts, self._read_all(), self._steps)
+        states = self._read_all()
+        if 0 not in self._execution.ranks:
+            return
+        saved.write(path, self._description, self._plan, self._kernels, self._texts, states, self._steps)
 
     def write_states(self, values: Mapping[str, torch.Tensor]) -> None:
         """Sets states by name."""
         for name, value in values.items():
-            expected = self._description.states[name]
-            self._execution.write_state(name, value.detach().to(expected.dtype).cpu().contiguous())
+            self._write(name, value.detach().to("cpu", self._description.states[name].dtype))
 
     def close(self) -> None:
         """Ends the program's threads and frees its memory."""
@@ -175,13 +184,22 @@ class Program:
             if parameter in self._description.trainable
             for slot in group.slots
         ]
-        return {name: self._execution.read_state(name) for name in [*self._description.states, *moments]}
+        return {name: self._read(name) for name in [*self._description.states, *moments]}
+
+    def _read(self, name: str) -> torch.Tensor:
+        return self._unused[name].clone() if name in self._unused else self._execution.read_state(name)
+
+    def _write(self, name: str, value: torch.Tensor) -> None:
+        if name in self._execution.states:
+            self._execution.write_state(name, value)
+        else:
+            self._unused[name] = value.clone()
 
     def _run(
         self, entry: str, flags: set[str], batch: Batch, local: bool, scalars: Mapping[str, float]
     ) -> dict[str, float]:
         rows = self._description.local_rows(self._execution.ranks) if local else None
-        tensors = bind(batch, self._description.inputs, self._description.static, rows)
+        tensors = bind(batch, self._description.inputs, self._description.static, self._description.rows, rows)
         first = rows[0] if rows is not None else 0
         return self._execution.run(entry, flags, tensors, scalars, first_row=first)
 
@@ -206,5 +224,5 @@ def load(path: str | os.PathLike) -> Program:
     parts = saved.read(path)
     program = Program(parts.description, parts.plan, parts.kernels, parts.texts, parts.steps)
     for name, value in parts.states.items():
-        program._execution.write_state(name, value)
+        program._write(name, value)
     return program

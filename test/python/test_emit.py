@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The imported module: what it says, that the dialect's verifiers accept it, and that it is the same every time."""
 
+import piper
 import pytest
 import torch
+from piper import emit, optimizers
+from piper.importer import import_model
+from piper.rows import part_rows
 from torch import nn
 from torch.nn import functional as F
-
-import piper
-from piper import emit, optimizers
-from piper.rows import part_rows
-from piper.importer import import_model
 
 
 class Model(nn.Module):

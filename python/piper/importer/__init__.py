@@ -1,9 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """From a PyTorch model to Piper's imported program."""
 
+from typing import TYPE_CHECKING
+
 from .annotate import annotate, annotate_modules
-from .build import import_model
 from .errors import ImporterError
 from .imported import Imported
 
+if TYPE_CHECKING:
+    from .build import import_model
+
 __all__ = ["Imported", "ImporterError", "annotate", "annotate_modules", "import_model"]
+
+
+def __getattr__(name: str):
+    # Capture refuses other torch versions; what only names batches and annotations works with any.
+    if name == "import_model":
+        from .build import import_model
+
+        return import_model
+    raise AttributeError(f"module 'piper.importer' has no attribute '{name}'")

@@ -64,7 +64,9 @@ def import_model(
     joints: dict[int | None, Joint] = {}
     with contextlib.nullcontext() if training else _evaluating(children.values()):
         for count in wanted_rows:
-            joints[count], forms[count] = _capture(children, loss_fn, example, inputs, count, training, loss_reduction)
+            joints[count], forms[count] = _capture(
+                children, loss_fn, example, inputs, count, training, loss_reduction, example_rows
+            )
     states = _states(children)
     _check_forms(forms)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
@@ -82,6 +84,7 @@ def _capture(
     rows: int | None,
     training: bool,
     reduction: str | None,
+    total_rows: int | None,
 ):
     form: list[LossForm] = []
     model = children[MODEL]
@@ -92,6 +95,9 @@ def _capture(
         output = model(*call.args, **call.kwargs)
         total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
         form[:] = [found]
+        if not found.divide and rows is not None:
+            # Weights of all parts add up to 1: the loss is the sum itself.
+            weight = weight * (rows / total_rows)
         return total, weight
 
     examples = [

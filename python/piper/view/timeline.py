@@ -6,22 +6,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 
-
-class Span(NamedTuple):
-    """One action of one stream of one rank; times in seconds, on one clock for all ranks."""
-
-    rank: int
-    stream: str
-    label: str
-    opcode: str
-    start: float
-    end: float
+if TYPE_CHECKING:
+    from ..execution import Span
 
 
 COLORS = {
@@ -58,7 +50,17 @@ def draw(path: str | os.PathLike, spans: Iterable[Span], title: str = "one step"
     for span in spans:
         row = rows.index((span.rank, span.stream))
         start, width = (span.start - origin) * 1e3, (span.end - span.start) * 1e3
-        axes.barh(row, width, left=start, height=0.8, color=COLORS[kind(span)], edgecolor="white", linewidth=0.3)
+        waited = min(span.waited * 1e3, width)
+        axes.barh(row, waited, left=start, height=0.8, color=COLORS["waiting"])
+        axes.barh(
+            row,
+            width - waited,
+            left=start + waited,
+            height=0.8,
+            color=COLORS[kind(span)],
+            edgecolor="white",
+            linewidth=0.3,
+        )
         number = _microbatch(span.label)
         if number is not None and width > length * 1e3 * 0.012 and kind(span) in ("forward", "backward"):
             axes.text(start + width / 2, row, number, ha="center", va="center", fontsize=7)
