@@ -194,14 +194,18 @@ LogicalResult RecvOp::verify() {
   auto send = getMessage().getDefiningOp<SendOp>();
   if (!send)
     return emitOpError("expected the message of a piper.send, got another");
+  if (!send.getRanksAttr())
+    return success(); // the send reports it
   if (send.getToAttr() != getRanksAttr())
-    return withNote(emitOpError("expected the ranks that the message goes to, ")
-                        << send.getToAttr() << ", got " << getRanksAttr(),
-                    send, "the send is here");
+    return withNote(
+        emitOpError("expected the ranks that the message goes to, [")
+            << send.getTo() << "], got [" << *getRanks() << "]",
+        send, "the send is here");
   if (send.getRanksAttr() != getFromAttr())
     return withNote(emitOpError("expected the ranks that the message comes "
-                                "from, ")
-                        << send.getRanksAttr() << ", got " << getFromAttr(),
+                                "from, [")
+                        << send.getRanksAttr().asArrayRef() << "], got ["
+                        << getFrom() << "]",
                     send, "the send is here");
   if (send.getOperand().getType() != getResult().getType())
     return withNote(emitOpError("expected the type that is sent, ")

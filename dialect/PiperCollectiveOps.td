@@ -11,7 +11,7 @@ include "dialect/PiperInterfaces.td"
 include "mlir/IR/SymbolInterfaces.td"
 
 class Piper_CollectiveOp<string mnemonic>
-    : Piper_Op<mnemonic, [Piper_SchedulableOpInterface,
+    : Piper_Op<mnemonic, [HasParent<"GraphOp">, Piper_SchedulableOpInterface,
                           DeclareOpInterfaceMethods<Piper_CollectiveOpInterface>,
                           DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let hasVerifier = 1;

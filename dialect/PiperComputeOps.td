@@ -30,7 +30,7 @@ def Piper_GraphOp
     ```
 
     Constraints:
-    - one block without arguments, which ends in `piper.return`.
+    - one block without arguments, which ends in `piper.return`; nodes stand in no other operation.
     - `rows` is positive.
     - inputs of one index have one name, and either all are split or none.
     - a state or bucket is written at most once.
@@ -44,7 +44,11 @@ def Piper_GraphOp
   let hasRegionVerifier = 1;
 }
 
-def Piper_ReturnOp : Piper_Op<"return", [Terminator, HasParent<"GraphOp">]> {
+// What a graph holds. Graphs keep values in order (no cycles), which verifiers rely on.
+class Piper_NodeOp<string mnemonic, list<Trait> traits = []>
+    : Piper_Op<mnemonic, !listconcat([HasParent<"GraphOp">], traits)>;
+
+def Piper_ReturnOp : Piper_NodeOp<"return", [Terminator]> {
   let summary = "the sum of losses and the sum of weights";
   let description = [{
     The loss of a step is `loss_sum / weight_sum` over the whole global batch. From the scheduled phase on
@@ -63,7 +67,7 @@ def Piper_ReturnOp : Piper_Op<"return", [Terminator, HasParent<"GraphOp">]> {
   let hasVerifier = 1;
 }
 
-def Piper_InputOp : Piper_Op<"input", [Pure]> {
+def Piper_InputOp : Piper_NodeOp<"input", [Pure]> {
   let summary = "a tensor of the batch";
   let description = [{
     `index` is the position in the flat list of tensors of the batch. With `split`, dimension 0 is the batch
@@ -92,7 +96,7 @@ def Piper_InputOp : Piper_Op<"input", [Pure]> {
   let hasVerifier = 1;
 }
 
-def Piper_ReadOp : Piper_Op<"read", [MemoryEffects<[MemRead]>,
+def Piper_ReadOp : Piper_NodeOp<"read", [MemoryEffects<[MemRead]>,
                                      DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the value that a state or bucket has when the step begins";
   let description = [{
@@ -114,8 +118,7 @@ def Piper_ReadOp : Piper_Op<"read", [MemoryEffects<[MemRead]>,
   let assemblyFormat = "$source attr-dict `:` type($result)";
 }
 
-def Piper_WriteOp : Piper_Op<"write", [MemoryEffects<[MemWrite]>, HasParent<"GraphOp">,
-                                       DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Piper_WriteOp : Piper_NodeOp<"write", [MemoryEffects<[MemWrite]>, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the value that a buffer or bucket has when the step ends";
   let description = [{
     Within a graph a changed buffer is an ordinary value, handed from microbatch to microbatch; what is
@@ -135,7 +138,7 @@ def Piper_WriteOp : Piper_Op<"write", [MemoryEffects<[MemWrite]>, HasParent<"Gra
   let assemblyFormat = "$target `,` $value attr-dict `:` type($value)";
 }
 
-def Piper_ComputeOp : Piper_Op<"compute", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
+def Piper_ComputeOp : Piper_NodeOp<"compute", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
                                            DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "a call of a chunk";
   let description = [{
@@ -178,7 +181,7 @@ def Piper_ComputeOp : Piper_Op<"compute", [Piper_SchedulableOpInterface, AttrSiz
   let hasVerifier = 1;
 }
 
-def Piper_AccumulateOp : Piper_Op<"accumulate", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
+def Piper_AccumulateOp : Piper_NodeOp<"accumulate", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
                                                  DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the sum of contributions";
   let description = [{
@@ -210,12 +213,13 @@ def Piper_AccumulateOp : Piper_Op<"accumulate", [Piper_SchedulableOpInterface, A
   let hasVerifier = 1;
 }
 
-def Piper_PackOp : Piper_Op<"pack", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Piper_PackOp : Piper_NodeOp<"pack", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "gradients of a bucket's states as one flat vector";
   let description = [{
-    `parts[i]` is the gradient of `states[i]`; states of the bucket that are not listed contribute zero, so
-    does the padding. No data moves: the accumulators lie inside the flat vector. Without a bucket the parts
-    are scalars that are put side by side; no part at all is the zero of a group that has nothing to give.
+    `parts[i]` is the gradient of `states[i]` on the ranks that make it; a state that several groups share may
+    have a part from each. What a rank has no part for contributes zero, so does the padding. No data moves:
+    the accumulators lie inside the flat vector. Without a bucket the parts are scalars that are put side by
+    side; no part at all is the zero of a group that has nothing to give.
 
     Example:
     ```mlir
@@ -224,8 +228,9 @@ def Piper_PackOp : Piper_Op<"pack", [Pure, DeclareOpInterfaceMethods<SymbolUserO
     ```
 
     Constraints:
-    - `states` are distinct states of the bucket, one part each, of that state's type; the result is
-      `tensor<padded x type>`.
+    - `states` are states of the bucket, one part each, of that state's type; parts of one state come from
+      different device groups.
+    - the result is `tensor<padded x type>`.
     - without a bucket: every part is a scalar of the result's element type, and the result has one element
       per part, or any number where there are no parts.
   }];
@@ -238,7 +243,7 @@ def Piper_PackOp : Piper_Op<"pack", [Pure, DeclareOpInterfaceMethods<SymbolUserO
   let hasVerifier = 1;
 }
 
-def Piper_UnpackOp : Piper_Op<"unpack", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
+def Piper_UnpackOp : Piper_NodeOp<"unpack", [Pure, DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "one state inside a bucket's flat vector";
   let description = [{
     A view: no data moves.
@@ -257,7 +262,7 @@ def Piper_UnpackOp : Piper_Op<"unpack", [Pure, DeclareOpInterfaceMethods<SymbolU
   let assemblyFormat = "$bucket $state $flat attr-dict `:` type($flat) `->` type($result)";
 }
 
-def Piper_UpdateOp : Piper_Op<"update", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
+def Piper_UpdateOp : Piper_NodeOp<"update", [Piper_SchedulableOpInterface, AttrSizedOperandSegments,
                                          MemoryEffects<[MemRead, MemWrite]>,
                                          DeclareOpInterfaceMethods<SymbolUserOpInterface>]> {
   let summary = "the optimizer's step on a state (imported phase) or bucket (scheduled phase)";

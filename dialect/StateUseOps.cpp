@@ -163,12 +163,15 @@ LogicalResult PackOp::verifySymbolUses(SymbolTableCollection &symbols) {
   auto bucket = lookupSymbol<BucketOp>(*this, getBucketAttr(), symbols);
   if (!bucket)
     return failure();
-  llvm::SmallDenseSet<Attribute> seen;
+  // A state that several groups share has a part from each.
+  llvm::SmallDenseSet<std::pair<Attribute, Attribute>> seen;
   for (auto [reference, part] :
        llvm::zip(getStatesAttr().getAsRange<FlatSymbolRefAttr>(), getParts())) {
-    if (!seen.insert(reference).second)
-      return emitOpError("expected distinct states, got ")
-             << reference << " twice";
+    auto maker = part.getDefiningOp<SchedulableOpInterface>();
+    Attribute group = maker ? maker.getRanksAttr() : DenseI64ArrayAttr();
+    if (!seen.insert({reference, group}).second)
+      return emitOpError("expected one part of ")
+             << reference << " per device group, got a second";
     StateOp state = lookupStateOf(bucket, *this, reference, symbols);
     if (!state ||
         failed(verifyStateType(*this, "a part", part.getType(), state)))

@@ -54,8 +54,8 @@ LogicalResult DeviceGroupVerifier::verify(Operation *op,
   if (group.empty())
     return op->emitOpError("expected at least one rank, got []");
   if (!mesh)
-    return op->emitOpError("expected a piper.mesh in the module, got ranks ")
-           << group.asArrayRef() << " without one";
+    return op->emitOpError("expected a piper.mesh in the module, got ranks [")
+           << group.asArrayRef() << "] without one";
   int64_t numRanks = mesh.getNumRanks();
   llvm::SmallDenseSet<int64_t> seen;
   for (int64_t rank : group.asArrayRef()) {

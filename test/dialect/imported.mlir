@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // RUN: piper-opt %s --verify-roundtrip | FileCheck %s
 // RUN: piper-opt %s --emit-bytecode | piper-opt | FileCheck %s
+// RUN: piper-opt %s --mlir-print-op-generic | piper-opt | FileCheck %s
 
 // One graph of the imported phase, as the importer writes it.
 
