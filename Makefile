@@ -30,7 +30,7 @@ install: $(VENV)/.installed
 test: lit test-runtime test-python
 
 lit: install
-	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lit -s test
+	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lit -sv test
 
 test-runtime: $(VENV)/.build-tools
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime-tests -G Ninja -Wno-dev --log-level=WARNING \
