@@ -38,7 +38,8 @@ LogicalResult ComputeOp::verify() {
     return emitOpError("expected one variant per rank, got ")
            << getVariants()->size() << " of " << numRanks << " ranks";
   int64_t numFunctions = getFunctions()->size();
-  for (int64_t variant : *getVariants())
+  llvm::ArrayRef<int64_t> variants = *getVariants();
+  for (int64_t variant : variants)
     if (variant < 0 || variant >= numFunctions)
       return emitOpError("expected variants from 0 to ")
              << numFunctions - 1 << ", got " << variant;
@@ -188,7 +189,7 @@ LogicalResult ComputeOp::verifySymbolUses(SymbolTableCollection &symbols) {
                     chunk, "the chunk is here");
   if (getFunctions()) {
     SmallVector<FlatSymbolRefAttr> members = chunk.getFunctions();
-    for (Attribute function : *getFunctions())
+    for (Attribute function : getFunctions()->getValue())
       if (!llvm::is_contained(members, function))
         return withNote(emitOpError("expected members of the chunk, got ")
                             << function,
