@@ -17,6 +17,7 @@ with upstream.Context():
 """,
     "piper": """
 import piper
+import piper._runtime
 from piper._mlir import ir, passmanager
 with ir.Context():
     module = ir.Module.parse("func.func @f() { %c = arith.constant 1 : i32 return }")
