@@ -39,7 +39,7 @@ test-runtime: $(VENV)/.build-tools
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime-tests --output-on-failure -j $(JOBS)
 
 test-python: install
-	$(BIN)/python -m pytest -n $(JOBS) test/python
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) test/python
 
 demo: install
 	$(BIN)/python -m piper.examples.demo
