@@ -183,7 +183,7 @@ def Piper_RecvOp : Piper_CollectiveOp<"recv"> {
 
     Example:
     ```mlir
-    %sent_bundle, %sent = piper.send %saved on [2, 3] to [0, 1] stream @pp : !piper.bundle
+    %sent_bundle, %sent = piper.send %kept on [2, 3] to [0, 1] stream @pp : !piper.bundle
     %bundle, %received = piper.recv %sent_bundle on [0, 1] from [2, 3] stream @pp : !piper.bundle
     ```
 
