@@ -3,6 +3,7 @@
 
 import ctypes
 import pathlib
+import time
 
 import piper
 import pytest
@@ -81,6 +82,56 @@ def test_a_broken_module_raises_with_the_note(module):
         ir.Module.parse('piper.mesh @a ["dp"] [2]\npiper.mesh @b ["dp"] [2]')
     assert "expected at most one in a module, got a second" in str(error.value)
     assert "the first is here" in str(error.value)
+
+
+def pipeline(microbatches: int, replicas: int) -> str:
+    """A forward pipeline of 4 stages, as text."""
+    stages = range(4)
+    groups = [list(range(stage * replicas, (stage + 1) * replicas)) for stage in stages]
+    lines = [f'piper.mesh @mesh ["pp", "dp"] [4, {replicas}]']
+    lines.append("func.func private @f(tensor<4x8xf32>) -> (tensor<4x8xf32>, tensor<4xf32>)")
+    lines.append("piper.chunk @c F operands [1] results [1, 1] [{binding = {rows = 4}, function = @f}]")
+    lines.append("piper.graph @step rows 4 {\n%both = piper.pack () : () -> tensor<2xf32>")
+    for i in range(microbatches):
+        part = f"microbatch {i} of {microbatches}"
+        lines.append(f'%x{i}_0 = piper.input "x" 0 split {part} : tensor<?x8xf32>')
+        for stage in stages:
+            value = f"{i}_{stage}"
+            lines.append(
+                f"%y{value}, %b{value}, %t{value} = piper.compute @c(%x{value}) F {{}} {part} on {groups[stage]}"
+                f" functions [@f] {[0] * replicas} : (tensor<?x8xf32>) -> (tensor<?x8xf32>, !piper.bundle)"
+            )
+            if stage + 1 in stages:
+                source, target = groups[stage], groups[stage + 1]
+                lines.append(
+                    f"%m{value}, %u{value} = piper.send %y{value} on {source} to {target} {part} : tensor<?x8xf32>"
+                )
+                lines.append(
+                    f"%x{i}_{stage + 1}, %v{value} = piper.recv %m{value} on {target} from {source} {part} : tensor<?x8xf32>"
+                )
+    return "\n".join([*lines, "piper.return %both : tensor<2xf32>\n}"])
+
+
+def seconds_to_verify(text: str, times: int) -> float:
+    """CPU seconds of `times` verifications."""
+    with ir.Context():
+        module = ir.Module.parse(text)
+
+        def measure() -> float:
+            start = time.process_time()
+            for _ in range(times):
+                assert module.operation.verify()
+            return time.process_time() - start
+
+        return min(measure() for _ in range(5))
+
+
+def test_verification_is_linear_in_nodes_and_free_of_ranks():
+    # Equal work if linear, so that both take about as long and a busy machine disturbs both alike.
+    base = seconds_to_verify(pipeline(100, 2), times=16)
+    # Quadratic would be 16 times as long; 128 if every node looked at its group's ranks.
+    assert seconds_to_verify(pipeline(1600, 2), times=1) < 6 * base
+    assert seconds_to_verify(pipeline(100, 256), times=16) < 6 * base
 
 
 class Handle(ctypes.Structure):

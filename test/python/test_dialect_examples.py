@@ -162,3 +162,11 @@ def test_a_wrong_example_is_found(op):
     broken = Op(op.file, op.name, op.text.replace("tensor<4160xf32>", "tensor<4161xf32>", 1))
     with ir.Context(), pytest.raises(ir.MLIRError):
         ir.Module.parse(_module(broken))
+
+
+def test_readme_programs_verify():
+    programs = re.findall(r"```mlir\n(.*?)```", (DIALECT / "README.md").read_text(), re.DOTALL)
+    assert len(programs) == 2
+    for program in programs:
+        with ir.Context():
+            assert ir.Module.parse(program).operation.verify()
