@@ -10,7 +10,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml dialect passes runtime pyt
   -not -path '*/__pycache__/*' -not -name '*.md')
 CXX_SOURCES := $(shell find dialect passes runtime python/bindings test -name '*.cpp' -o -name '*.h')
 
-.PHONY: test demo install lit test-runtime test-python format lint clean
+.PHONY: test demo install lit test-runtime sanitize test-python format lint clean
 .DELETE_ON_ERROR:
 
 # The packages of [build-system] go into .venv, so that a changed source file costs an incremental build.
@@ -37,6 +37,14 @@ test-runtime: $(VENV)/.build-tools
 	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/runtime-tests
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime-tests --output-on-failure -j $(JOBS)
+
+# AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer, over the runtime's tests.
+sanitize: sanitize-address sanitize-thread
+sanitize-%: $(VENV)/.build-tools
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -Wno-dev --log-level=WARNING \
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPIPER_SANITIZE=$* -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/$@
+	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
 
 test-python: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) test/python

@@ -47,9 +47,7 @@ def process_from_environment(environment: Mapping[str, str] = os.environ) -> Pro
     return Process(values["RANK"], values["WORLD_SIZE"])
 
 
-def meet(
-    process: Process, handles: Sequence[str], connect: Callable[[Sequence[str]], None], timeout: float
-) -> None:
+def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[str]], None], timeout: float) -> None:
     """Exchanges the handles of all processes' ranks, calls `connect` with all of them, and returns when every process has.
 
     Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds.

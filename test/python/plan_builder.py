@@ -124,7 +124,9 @@ class _Writer:
 
     def segment(self, item: tuple) -> None:
         rank_class, space, byte_offset, element_offset, count, communicator, stride = item
-        self.pack("IBQqQiQQQ", rank_class, SPACES.index(space), byte_offset, element_offset, count, communicator, stride, 1, 0)
+        self.pack(
+            "IBQqQiQQQ", rank_class, SPACES.index(space), byte_offset, element_offset, count, communicator, stride, 1, 0
+        )
 
     def plan(self, plan: Plan) -> bytes:
         self.pack("I", plan.world_size)

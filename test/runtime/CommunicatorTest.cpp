@@ -141,9 +141,9 @@ void orderOfSums(RankContext &rank) {
 void widerSums(RankContext &rank) {
   BFloat16 *buffer = reinterpret_cast<BFloat16 *>(rank.arena);
   buffer[0] = BFloat16(rank.rank == 0 ? 256.0f : 1.0f);
-  rank.communicator(0).collective(
-      *rank.waiter, {plan::Opcode::AllReduce, plan::DType::BF16,
-                     plan::Reduction::Sum, 1, 0, buffer, buffer});
+  rank.communicator(0).collective(*rank.waiter,
+                                  {plan::Opcode::AllReduce, plan::DType::BF16,
+                                   plan::Reduction::Sum, 1, 0, buffer, buffer});
   float exact = 256.0f + float(rank.size - 1);
   CHECK(float(buffer[0]) == float(BFloat16(exact)));
 }
@@ -218,8 +218,7 @@ void twoStreams(RankContext &rank) {
     reduce(rank.communicator(0), *rank.waiter, a);
     thread.join();
   } else {
-    std::thread thread(
-        [&] { reduce(rank.communicator(0), *rank.waiter, a); });
+    std::thread thread([&] { reduce(rank.communicator(0), *rank.waiter, a); });
     other();
     thread.join();
   }

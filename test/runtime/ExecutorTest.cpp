@@ -2,8 +2,8 @@
 //
 // The executor on hand-written plans, with kernels that are functions of this
 // test.
-#include "Check.h"
 #include "runtime/Executor.h"
+#include "Check.h"
 #include "runtime/StateAccess.h"
 #include "runtime/comm/SharedWord.h"
 #include "runtime/cpu/CpuDevice.h"
@@ -114,11 +114,10 @@ void streamsOverlap() {
   plan.classes[0].entries["step"] = {{launch(0, {}, "first"), launch(0, {})},
                                      {}};
   // Shortened by the failure of the first, which waits its 2 seconds.
-  CHECK_CONTAINS(messageOf([&] {
-                   Fixture(plan, {{"rendezvous", rendezvous}}).run();
-                 }),
-                 "rank 0 failed in launch 'first' (stream compute): the other "
-                 "stream does not run");
+  CHECK_CONTAINS(
+      messageOf([&] { Fixture(plan, {{"rendezvous", rendezvous}}).run(); }),
+      "rank 0 failed in launch 'first' (stream compute): the other "
+      "stream does not run");
 }
 
 std::atomic<bool> sendHasReturned{false};
@@ -160,9 +159,8 @@ void releaseProtectsABuffer() {
   plan.classes[0].entries["step"][0] = {
       send(0, arena(0), 4), release(0, 0), launch(0, {arena(0)}),
       send(0, arena(0), 4), release(0, 1), launch(0, {arena(0)})};
-  plan.classes[1].entries["step"][0] = {
-      launch(1, {}), recv(0, arena(0), 4), launch(1, {}),
-      recv(0, arena(4), 4)};
+  plan.classes[1].entries["step"][0] = {launch(1, {}), recv(0, arena(0), 4),
+                                        launch(1, {}), recv(0, arena(4), 4)};
   Fixture fixture(plan, {{"add_one", addOne}, {"slow", slow}});
   for (int i = 0; i < 3; ++i) {
     fixture.run();
@@ -274,13 +272,13 @@ void stateParts() {
               reinterpret_cast<char *>(again.data()));
     CHECK(again == values[i]);
   }
-  float *shard = reinterpret_cast<float *>(world.segment(1).space(Space::State));
+  float *shard =
+      reinterpret_cast<float *>(world.segment(1).space(Space::State));
   CHECK(shard[0] == 5 && shard[2] == 7 && shard[3] == 8);
   float rest[4];
-  CHECK_CONTAINS(messageOf([&] {
-                   readState(world, 3, reinterpret_cast<char *>(rest));
-                 }),
-                 "no rank holds all of state 'part'");
+  CHECK_CONTAINS(
+      messageOf([&] { readState(world, 3, reinterpret_cast<char *>(rest)); }),
+      "no rank holds all of state 'part'");
   // The lowest holder is read.
   reinterpret_cast<float *>(world.segment(0).space(Space::State) + 64)[5] = 99;
   std::vector<float> read(6);

@@ -85,7 +85,8 @@ public:
       }
       children.push_back(child);
     }
-    // Every child says where its segment is, hears of all, and says it is there.
+    // Every child says where its segment is, hears of all, and says it is
+    // there.
     std::string handles;
     for (uint32_t r = 0; r < size; ++r)
       handles += readLine(toParent[2 * r]) + "\n";
