@@ -10,9 +10,8 @@ import pathlib
 import sys
 
 import torch
-from plan_builder import Action, Plan, RankClass, address, collective, when_set
-
 from piper.execution import Execution
+from plan_builder import Action, Plan, RankClass, address, collective, when_set
 
 WORLD = 4
 ROW = 64

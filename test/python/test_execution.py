@@ -13,10 +13,9 @@ import time
 
 import pytest
 import torch
-from plan_builder import ADD, Action, Plan, RankClass, address, collective, compile_kernels, when_clear
-
 from piper.errors import ProgramError, UsageError
 from piper.execution import Execution
+from plan_builder import ADD, Action, Plan, RankClass, address, collective, compile_kernels, when_clear
 
 HERE = pathlib.Path(__file__).parent
 WORLD = 4

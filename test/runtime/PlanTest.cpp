@@ -118,7 +118,7 @@ static void garbage() {
   std::string bytes = serialize(sample());
   std::mt19937 random(1);
   size_t accepted = 0, refused = 0;
-  for (int trial = 0; trial < 20000; ++trial) {
+  for (int trial = 0; trial < 4000; ++trial) {
     std::string damaged = bytes;
     for (int change = 0; change <= trial % 3; ++change)
       damaged[32 + random() % (damaged.size() - 32)] = char(random());
@@ -137,7 +137,7 @@ static void garbage() {
       ++refused;
     }
   }
-  CHECK(accepted > 0 && refused > 10000);
+  CHECK(accepted > 0 && refused > 2000);
 }
 
 /// Each change makes the plan wrong in one way, which the message names.
