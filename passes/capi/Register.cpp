@@ -8,6 +8,7 @@
 #include "mlir/InitAllPasses.h"
 #include "mlir/Target/LLVMIR/Dialect/All.h"
 #include "passes/Passes.h"
+#include "passes/Pipelines.h"
 #include "passes/capi/Piper.h"
 
 void piperRegisterDialects(MlirDialectRegistry wrapped) {
@@ -22,6 +23,7 @@ void piperRegisterPasses() {
   static const bool once = [] {
     mlir::registerAllPasses();
     piper::registerPiperPasses();
+    piper::registerPiperPipelines();
     return true;
   }();
   (void)once;

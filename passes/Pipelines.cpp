@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//===- Pipelines.cpp - one pipeline per phase -----------------------------===//
+
+#include "passes/Pipelines.h"
+#include "mlir/Pass/PassRegistry.h"
+#include "passes/Passes.h"
+
+using namespace piper;
+
+void piper::buildSchedulePipeline(mlir::OpPassManager &manager) {
+  // First of all: what follows places and orders the copies.
+  manager.addPass(createSplit());
+  // Groups decide which states are replicated where, and where values cross.
+  manager.addPass(createPlace());
+  // Turns states into buckets, which hold the reductions to be scheduled.
+  manager.addPass(createReplicate());
+  // Tokens name nodes; collectives and transfers are there to be sorted too.
+  manager.addPass(createOrder());
+  // One order of everything, which what follows keeps.
+  manager.addPass(createListSchedule());
+  // Rows are known from microbatches and replicas.
+  manager.addPass(createSpecialize());
+  // Nothing leaves the phase unproved.
+  manager.addPass(createVerifyScheduled());
+}
+
+void piper::registerPiperPipelines() {
+  mlir::PassPipelineRegistration<>(
+      "piper-schedule-pipeline",
+      "Applies the strategy: from the imported to the scheduled phase",
+      buildSchedulePipeline);
+}

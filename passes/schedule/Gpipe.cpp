@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//===- Gpipe.cpp - all forwards, then all backwards -----------------------===//
+
+#include "passes/schedule/Schedules.h"
+
+using namespace piper::schedule;
+
+Table piper::schedule::gpipe(const Sizes &sizes) {
+  Table table(sizes.ranks);
+  for (int64_t stage = 0; stage < sizes.stages; ++stage)
+    for (char pass : {'F', 'B'})
+      for (int64_t microbatch = 0; microbatch < sizes.microbatches;
+           ++microbatch)
+        table[stage].push_back({stage, pass, microbatch});
+  return table;
+}
