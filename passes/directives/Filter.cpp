@@ -121,12 +121,23 @@ static std::string listTags(const Tags &tags) {
   return text;
 }
 
+static bool matchesAny(ArrayRef<NodeIndex> graphs, DictionaryAttr filter) {
+  return llvm::any_of(graphs, [&](const NodeIndex &graph) {
+    return !graph.match(filter).empty();
+  });
+}
+
+static bool hasPass(ArrayRef<NodeIndex> graphs, PassKind kind) {
+  return llvm::any_of(graphs, [&](const NodeIndex &graph) {
+    return llvm::any_of(graph.getNodes(),
+                        [&](ComputeOp node) { return node.getPass() == kind; });
+  });
+}
+
 LogicalResult piper::verifyFilterMatches(Operation *directive,
                                          DictionaryAttr filter,
                                          ArrayRef<NodeIndex> graphs) {
-  if (llvm::any_of(graphs, [&](const NodeIndex &graph) {
-        return !graph.match(filter).empty();
-      }))
+  if (matchesAny(graphs, filter))
     return success();
   Tags tags = collectTags(graphs);
   for (NamedAttribute term : filter)
@@ -135,15 +146,17 @@ LogicalResult piper::verifyFilterMatches(Operation *directive,
              << term.getName() << "; known tags: " << listTags(tags);
   if (auto pass = filter.getAs<StringAttr>(passKey)) {
     PassKind kind = parsePass(pass.getValue());
-    bool exists = llvm::any_of(graphs, [&](const NodeIndex &graph) {
-      return llvm::any_of(graph.getNodes(), [&](ComputeOp node) {
-        return node.getPass() == kind;
-      });
-    });
-    if (!exists && (kind == PassKind::I || kind == PassKind::W))
+    if ((kind == PassKind::I || kind == PassKind::W) && !hasPass(graphs, kind))
       return directive->emitOpError("expected a program whose backward is "
                                     "divided into I and W to match ")
              << describe(filter) << "; here the backward is one pass: name B";
+    // Parts without anything to train have no backward: a schedule that names
+    // it means nothing there.
+    NamedAttrList rest(filter);
+    rest.erase(passKey);
+    if (kind != PassKind::F &&
+        matchesAny(graphs, rest.getDictionary(filter.getContext())))
+      return success();
   }
   return directive->emitOpError("expected nodes that match ")
          << describe(filter) << ", got none; known tags: " << listTags(tags);

@@ -34,7 +34,8 @@ private:
 bool matches(mlir::DictionaryAttr filter, ComputeOp node);
 
 /// Fails with a diagnostic at `directive` where the filter names a tag that no
-/// node of the module has, or matches no node of any graph.
+/// node of the module has, or matches no node of any graph (a backward that
+/// matched nodes do not have is no failure).
 mlir::LogicalResult verifyFilterMatches(mlir::Operation *directive,
                                         mlir::DictionaryAttr filter,
                                         llvm::ArrayRef<NodeIndex> graphs);

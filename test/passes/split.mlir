@@ -31,7 +31,7 @@ module attributes {piper.phase = "imported"} {
   piper.mesh @mesh ["dp"] [1]
   piper.state @w : tensor<4x4xf32> parameter trainable ["w"]
   piper.state @mean : tensor<4xf32> buffer ["mean"]
-  piper.optimizer @group0 "sgd" slots ["momentum"] scalars ["lr"] config {}
+  piper.optimizer @group0 "sgd" slots ["momentum_buffer"] scalars ["lr"] config {}
   piper.chunk @c_F F operands [1, 1, 1, 1, 1] results [1, 1, 1, 1] [{binding = {rows = 4 : i64}, function = @c_F_rows4}]
   piper.chunk @c_B B operands [1, 1] results [1] [{binding = {rows = 4 : i64}, function = @c_B_rows4}]
   piper.chunk @c_eval_F F operands [1, 1, 1, 1, 1] results [1, 1] [{binding = {rows = 4 : i64}, function = @c_eval_F_rows4}]
