@@ -9,31 +9,9 @@
 using namespace mlir;
 using namespace piper;
 
-static MeshOp getMesh(ModuleOp module) {
-  auto meshes = module.getOps<MeshOp>();
-  return meshes.empty() ? MeshOp() : *meshes.begin();
-}
-
 int64_t piper::getNumRanks(ModuleOp module) {
-  MeshOp mesh = getMesh(module);
-  return mesh ? mesh.getNumRanks() : 1;
-}
-
-LogicalResult piper::verifyInsideMesh(Operation *directive,
-                                      ArrayRef<int64_t> devices) {
-  auto module = directive->getParentOfType<ModuleOp>();
-  int64_t numRanks = getNumRanks(module);
-  for (int64_t rank : devices) {
-    if (rank < numRanks)
-      continue;
-    InFlightDiagnostic error =
-        directive->emitOpError("expected devices inside the mesh of ")
-        << numRanks << " ranks, got " << rank;
-    if (MeshOp mesh = getMesh(module))
-      error.attachNote(mesh.getLoc()) << "the mesh";
-    return error;
-  }
-  return success();
+  auto meshes = module.getOps<MeshOp>();
+  return meshes.empty() ? 1 : (*meshes.begin()).getNumRanks();
 }
 
 FlatSymbolRefAttr piper::getOrCreateStream(ModuleOp module, StringRef name) {

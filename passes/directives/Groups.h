@@ -15,10 +15,6 @@ inline constexpr llvm::StringLiteral computeStream = "compute";
 /// Number of ranks of the module's mesh; 1 without a mesh.
 int64_t getNumRanks(mlir::ModuleOp module);
 
-/// Fails with a diagnostic where `devices` leave the module's mesh.
-mlir::LogicalResult verifyInsideMesh(mlir::Operation *directive,
-                                     llvm::ArrayRef<int64_t> devices);
-
 /// The name of a stream, which is declared where the module lacks it.
 mlir::FlatSymbolRefAttr getOrCreateStream(mlir::ModuleOp module,
                                           llvm::StringRef name);

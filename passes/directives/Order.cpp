@@ -87,11 +87,17 @@ static bool shareRank(ComputeOp a, ComputeOp b) {
   });
 }
 
+static bool usesResult(ComputeOp user, ComputeOp producer) {
+  return llvm::any_of(user.getInputs(), [&](Value operand) {
+    return operand.getDefiningOp() == producer;
+  });
+}
+
 void Orderer::connect(ArrayRef<ComputeOp> before, ArrayRef<ComputeOp> after,
                       OrderOp directive) {
   for (ComputeOp a : before)
     for (ComputeOp b : after)
-      if (shareRank(a, b))
+      if (shareRank(a, b) && !usesResult(b, a))
         edges.push_back({a, b, directive});
 }
 

@@ -55,11 +55,15 @@ private:
   llvm::DenseMap<Operation *, Placement> groups;
 };
 
+/// The groups whose nodes read a state, in any graph.
+using Readers = llvm::DenseMap<Attribute, llvm::SetVector<Attribute>>;
+
 /// Inserts the transfers of one graph.
 class TransferBuilder {
 public:
-  TransferBuilder(GraphOp graph, const Placer &placer)
-      : graph(graph), placer(placer), builder(graph.getContext()) {
+  TransferBuilder(GraphOp graph, const Placer &placer, const Readers &readers)
+      : graph(graph), placer(placer), readers(readers),
+        builder(graph.getContext()) {
     for (auto node : graph.getBody().front().getOps<ComputeOp>())
       positions.insert({node, positions.size()});
   }
@@ -75,6 +79,7 @@ private:
 
   GraphOp graph;
   const Placer &placer;
+  const Readers &readers;
   OpBuilder builder;
   /// Positions of the nodes: transfers are made in the order of their users.
   llvm::DenseMap<Operation *, unsigned> positions;
@@ -217,11 +222,7 @@ LogicalResult TransferBuilder::transferWrite(WriteOp write) {
   auto producer = write.getValue().getDefiningOp<ComputeOp>();
   if (!producer)
     return success();
-  llvm::SetVector<Attribute> groups;
-  for (auto read : graph.getBody().front().getOps<ReadOp>())
-    if (read.getSourceAttr() == write.getTargetAttr())
-      for (ComputeOp node : getUsers(read.getResult()))
-        groups.insert(node.getRanksAttr());
+  auto groups = readers.lookup(write.getTargetAttr());
   groups.remove(producer.getRanksAttr());
   for (Attribute group : groups)
     if (failed(getTransferred(write.getValue(), producer,
@@ -240,6 +241,16 @@ LogicalResult TransferBuilder::run() {
     if (failed(transferWrite(write)))
       return failure();
   return success();
+}
+
+static Readers collectReaders(ModuleOp module) {
+  Readers readers;
+  for (auto graph : module.getOps<GraphOp>())
+    for (auto node : graph.getBody().front().getOps<ComputeOp>())
+      for (Value operand : node.getInputs())
+        if (auto read = operand.getDefiningOp<ReadOp>())
+          readers[read.getSourceAttr()].insert(node.getRanksAttr());
+  return readers;
 }
 
 /// Two groups either are one or have no rank in common: a rank that were in two
@@ -279,8 +290,7 @@ struct Place : public piper::impl::PlaceBase<Place> {
                                SmallVectorImpl<Placement> &placements,
                                SmallVectorImpl<DictionaryAttr> &filters) {
     for (DirectiveT directive : getDirectives<DirectiveT>(module)) {
-      if (failed(verifyInsideMesh(directive, directive.getDevices())) ||
-          failed(verifyFilterMatches(directive, directive.getFilter(), graphs)))
+      if (failed(verifyFilterMatches(directive, directive.getFilter(), graphs)))
         return failure();
       StringRef stream = "pp_stream";
       if constexpr (std::is_same_v<DirectiveT, PlaceOp>)
@@ -304,13 +314,14 @@ struct Place : public piper::impl::PlaceBase<Place> {
                    : collect<ReplicateOp>(module, graphs, placements, filters)))
       return failure();
     getOrCreateStream(module, computeStream);
+    SmallVector<Placer> placers;
     for (auto graph : module.getOps<GraphOp>()) {
-      Placer placer(graph, placements);
+      Placer &placer = placers.emplace_back(graph, placements);
       if (placements.empty()) {
         if (getNumRanks(module) != 1)
-          return graph.emitOpError(
-                     "expected a place or replicate directive for "
-                     "a mesh of ")
+          return mlir::emitError(graph.getLoc(),
+                                 "expected a place or replicate directive for "
+                                 "a mesh of ")
                  << getNumRanks(module) << " ranks, got none";
         placer.placeAll({DenseI64ArrayAttr::get(module.getContext(), {0}),
                          StringRef(), graph});
@@ -318,9 +329,11 @@ struct Place : public piper::impl::PlaceBase<Place> {
         return failure();
       }
       placer.assign();
-      if (failed(TransferBuilder(graph, placer).run()))
-        return failure();
     }
+    Readers readers = collectReaders(module);
+    for (auto [graph, placer] : llvm::zip(module.getOps<GraphOp>(), placers))
+      if (failed(TransferBuilder(graph, placer, readers).run()))
+        return failure();
     return success();
   }
 };

@@ -138,8 +138,7 @@ FailureOr<StateUses> UseCollector::run() {
   for (auto graph : module.getOps<GraphOp>())
     graphs.emplace_back(graph);
   for (auto directive : getDirectives<ReplicateOp>(module)) {
-    if (failed(verifyInsideMesh(directive, directive.getDevices())) ||
-        failed(verifyFilterMatches(directive, directive.getFilter(), graphs)))
+    if (failed(verifyFilterMatches(directive, directive.getFilter(), graphs)))
       return failure();
     for (const NodeIndex &graph : graphs)
       if (failed(matchDirectives(graph, directive)))

@@ -165,7 +165,8 @@ LogicalResult DeadlockProof::report(ArrayRef<EventGraph::Event> cycle,
   for (EventGraph::Event event : cycle)
     stuck.insert(labels[event]);
   InFlightDiagnostic error =
-      graph.emitOpError("expected an order without deadlock, got ")
+      mlir::emitError(graph.getLoc(),
+                      "expected an order without deadlock, got ")
       << stuck.size() << " operations that wait for each other"
       << (sendsWait ? " where a send waits for its receiver" : "");
   for (auto [i, entry] : llvm::enumerate(stuck)) {

@@ -226,10 +226,6 @@ LogicalResult GraphScheduler::run() {
     if (!node.getRanksAttr() || !node.getStreamAttr())
       return node.emitOpError("expected a device group and a stream to "
                               "schedule on, got none");
-  for (auto send : body.getOps<SendOp>())
-    if (!send.getMessage().hasOneUse())
-      return send.emitOpError("expected one receive for this message, got ")
-             << llvm::range_size(send.getMessage().getUses());
   collectTasks();
   limitPools();
   // The block's order shows that the tasks have no cycle.
