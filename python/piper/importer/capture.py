@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 from . import attention
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
+from .imported import TensorSpec
 
 _SUPPORTED = ((2, 13), (2, 14))
 _version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
@@ -33,10 +34,12 @@ if not _SUPPORTED[0] <= _version < _SUPPORTED[1]:
     )
 
 import torch.fx.traceback as fx_traceback  # noqa: E402  (the version check has to come first)
+from torch._decomp import core_aten_decompositions, get_decompositions  # noqa: E402
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
+from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 _TAG, _SOURCE = "piper_scope", "piper_source"
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
@@ -229,8 +232,8 @@ def _translate(module: fx.GraphModule) -> Joint:
             custom.get(_SOURCE, ""),
             bool(node.meta.get("is_functional_regenerated")),
         )
-        value = node.meta.get("val")
-        node.meta = {"origin": origin, "val": value}
+        # "custom" is what retracing hands on (decompose).
+        node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.source}}
     return Joint(module, placeholders, outputs)
 
 
@@ -259,3 +262,30 @@ def _output_port(desc) -> Port | None:
         of = _input_port(desc.mutated_input)
         return Port("write", of.name, of.index)
     raise ImporterError(f"an output of the step can't be imported: {desc.expr()}")
+
+
+def decomposition_table(own: dict, extra: list, kept: Sequence[str]) -> dict:
+    """PyTorch's core decompositions and those of `extra`, without operations whose names contain one of `kept`, then
+    `own`.
+    """
+    table = {**core_aten_decompositions(), **get_decompositions(extra)}
+    table = {op: rule for op, rule in table.items() if not any(part in str(op) for part in kept)}
+    return {**table, **own}
+
+
+def decompose(module: fx.GraphModule, inputs: Sequence[TensorSpec], table: dict) -> fx.GraphModule:
+    """`module` retraced on dense tensors with the operations of `table` replaced.
+
+    Nodes of the result have `meta["val"]` (fake tensors) and `meta["source"]`.
+    """
+    for node in module.graph.nodes:
+        origin = node.meta.get("origin")
+        node.meta["custom"] = {_SOURCE: origin.source if origin else node.meta.get("source", "")}
+    with FakeTensorMode(), fx_traceback.preserve_node_meta(), torch.no_grad():
+        examples = [torch.empty(spec.shape, dtype=spec.dtype) for spec in inputs]
+        traced = make_fx(fx.Interpreter(module).run, decomposition_table=table, tracing_mode="real")(*examples)
+    for node in traced.graph.nodes:
+        custom = node.meta.get("custom") or {}
+        node.meta = {"val": node.meta.get("val"), "source": custom.get(_SOURCE, "")}
+    traced.graph.eliminate_dead_code()
+    return traced

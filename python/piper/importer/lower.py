@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lowers functions to linalg text, each in one of a few worker processes, so that torch-mlir never takes the user's
+process down.
+
+A function that fails is taken apart: its operations are lowered one by one, and every one that fails or crashes is
+reported with the user's line.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pickle
+import queue
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from torch import fx
+
+from . import decompositions
+from .capture import decompose, decomposition_table
+from .errors import ImporterError
+from .graphs import calls, subgraph
+from .imported import Function, Imported
+from .library_ops import library_call
+from .serialize import FlatGraph, flatten, unflatten
+
+
+@dataclass(frozen=True)
+class _Failure:
+    message: str
+    crashed: bool
+
+
+class _Worker:
+    """One process of lower_worker.py; a crash is an answer, and the next request starts another process."""
+
+    def __init__(self):
+        self._process: subprocess.Popen | None = None
+
+    def start(self) -> None:
+        package = str(Path(__file__).parents[2])
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([package, *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "OMP_NUM_THREADS": "1",
+        }
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115  (lives as long as the process)
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "piper.importer.lower_worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environment,
+        )
+
+    def request(self, flat: FlatGraph) -> str | _Failure:
+        if self._process is None:
+            self.start()
+        try:
+            pickle.dump(flat, self._process.stdin)
+            self._process.stdin.flush()
+            kind, reply = pickle.load(self._process.stdout)
+        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
+            return _Failure(self._ended(), True)
+        return reply if kind == "ok" else _Failure(reply, False)
+
+    def _ended(self) -> str:
+        code = self._process.wait()
+        self._errors.seek(0)
+        tail = self._errors.read().decode(errors="replace").strip().splitlines()[-1:]
+        self.stop()
+        how = f"signal {-code}" if code < 0 else f"exit code {code}"
+        return f"torch-mlir ended with {how}" + "".join(f": {line}" for line in tail)
+
+    def stop(self) -> None:
+        if self._process is None:
+            return
+        for stream in (self._process.stdin, self._process.stdout):
+            with contextlib.suppress(OSError):
+                stream.close()
+        self._process.wait()
+        self._errors.close()
+        self._process = None
+
+
+class Lowering:
+    """A pool of worker processes. Use it as a context manager; the processes start at once, so open it before the model
+    is captured.
+
+    Args:
+        workers: how many processes; by default one per core this process may use, four at most.
+    """
+
+    def __init__(self, workers: int | None = None):
+        count = workers or min(4, len(os.sched_getaffinity(0)))
+        self._idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        self._workers = [_Worker() for _ in range(count)]
+        self._threads = ThreadPoolExecutor(count, thread_name_prefix="piper-lowering")
+
+    def __enter__(self) -> Lowering:
+        for worker in self._workers:
+            worker.start()
+            self._idle.put(worker)
+        return self
+
+    def __exit__(self, *_exception) -> None:
+        self._threads.shutdown(cancel_futures=True)
+        for worker in self._workers:
+            worker.stop()
+
+    def lower(
+        self, functions: Iterable[Function], progress: Callable[[int, int], None] | None = None
+    ) -> dict[str, str]:
+        """Function name to module text, with one public function of that name.
+
+        Args:
+            progress: called with (functions done, functions in all) whenever one is done, from any thread.
+
+        Raises:
+            ImporterError: naming every operation that can't be lowered and where the model uses it.
+        """
+        flats = {function.name: flatten(function.name, function.graph.graph) for function in functions}
+        done, lock = [0], threading.Lock()
+
+        def run(flat: FlatGraph) -> str | _Failure:
+            reply = self._request(flat)
+            with lock:
+                done[0] += 1
+                if progress:
+                    progress(done[0], len(flats))
+            return reply
+
+        replies = dict(zip(flats, self._threads.map(run, flats.values()), strict=True))
+        failed = {name: reply for name, reply in replies.items() if isinstance(reply, _Failure)}
+        if failed:
+            raise ImporterError(self._explain([flats[name] for name in failed], next(iter(failed.values()))))
+        return replies
+
+    def _request(self, flat: FlatGraph) -> str | _Failure:
+        worker = self._idle.get()
+        try:
+            return worker.request(flat)
+        finally:
+            self._idle.put(worker)
+
+    def _explain(self, failed: Sequence[FlatGraph], first: _Failure) -> str:
+        suspects: dict[str, tuple[FlatGraph, list[str]]] = {}
+        for flat in failed:
+            try:
+                operations = _single_operations(flat)
+            except Exception as error:  # noqa: BLE001  (a decomposition of torch may raise anything)
+                return (
+                    f"a function of the model can't be decomposed: {type(error).__name__}: {error} ({_sources(flat)})"
+                )
+            for operation, source in operations:
+                key = repr((operation.inputs, [(step.target, step.args, step.kwargs) for step in operation.steps]))
+                suspects.setdefault(key, (operation, []))[1].append(source)
+        guilty = []
+        replies = self._threads.map(lambda entry: self._request(entry[0]), suspects.values())
+        for (operation, sources), reply in zip(suspects.values(), replies, strict=True):
+            if isinstance(reply, _Failure):
+                where = ", ".join(dict.fromkeys(filter(None, sources))) or "unknown line"
+                how = "crashes torch-mlir" if reply.crashed else "has no lowering"
+                guilty.append(f"{where}: '{operation.steps[0].target}' {how}")
+        if not guilty:
+            return f"a function of the model can't be lowered: {first.message} ({_sources(failed[0])})"
+        return "operations that can't be imported:\n  " + "\n  ".join(guilty)
+
+
+def _sources(flat: FlatGraph) -> str:
+    lines = list(dict.fromkeys(step.source for step in flat.steps if step.source))
+    return ", ".join(lines[:4]) + (", ..." if len(lines) > 4 else "")
+
+
+def _single_operations(flat: FlatGraph) -> list[tuple[FlatGraph, str]]:
+    """Each operation of the decomposed function as a function of its own, with the user's line."""
+    table = decomposition_table(decompositions.OWN, decompositions.EXTRA, decompositions.KEPT)
+    module = decompose(unflatten(flat), flat.inputs, table)
+    found = []
+    for node in calls(module.graph):
+        if library_call(node) is not None or isinstance(node.args and node.args[0], fx.Node) and _is_item(node):
+            continue
+        items = [user for user in node.users if _is_item(user)]
+        single = subgraph([node, *items], node.all_input_nodes, items or [node])
+        found.append((flatten(f"{flat.name}_{node.name}", single.graph), node.meta["source"]))
+    return found
+
+
+def _is_item(node: fx.Node) -> bool:
+    return getattr(node.target, "__name__", "") == "getitem"
+
+
+def lower_program(
+    programs: Iterable[Imported], lowering: Lowering, progress: Callable[[int, int], None] | None = None
+) -> dict[str, str]:
+    """The text of every function of `programs` by name."""
+    functions = {
+        f.name: f for program in programs for family in program.families.values() for f in family.members.values()
+    }
+    return lowering.lower(functions.values(), progress)
