@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """From a PyTorch model to Piper's imported program."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING
 
 from .annotate import annotate, annotate_modules
@@ -14,9 +16,11 @@ __all__ = ["Imported", "ImporterError", "annotate", "annotate_modules", "import_
 
 
 def __getattr__(name: str):
-    # Capture refuses other torch versions; what only names batches and annotations works with any.
-    if name == "import_model":
-        from .build import import_model
+    # Only capturing a model needs the one torch release that capture.py knows; annotating one, or running a program,
+    # does not.
+    if name != "import_model":
+        raise AttributeError(f"module 'piper.importer' has no attribute '{name}'")
+    from .build import import_model
 
-        return import_model
-    raise AttributeError(f"module 'piper.importer' has no attribute '{name}'")
+    globals()[name] = import_model
+    return import_model

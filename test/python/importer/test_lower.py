@@ -7,14 +7,13 @@ import pytest
 import torch
 import torch.nn.functional as F
 import zoo
-from torch import nn
-
 from piper.importer import ImporterError, import_model
 from piper.importer import decompositions as rules
 from piper.importer.capture import decompose, decomposition_table
 from piper.importer.graphs import calls
 from piper.importer.library_ops import library_call
 from piper.importer.lower import Lowering, lower_program
+from torch import nn
 
 TABLE = decomposition_table(rules.OWN, rules.EXTRA, rules.KEPT)
 FOREIGN = re.compile(r"\b(torch|torch_c|tm_tensor|ml_program)\.\w+")
@@ -132,7 +131,7 @@ def test_operation(name, lowering):
     for node in imported.nodes:
         function = imported.member(node, 6)
         operands = [
-            values[r.node][r.result] if hasattr(r, "node") else states[getattr(r, "name").replace("args.0", "x")]
+            values[r.node][r.result] if hasattr(r, "node") else states[r.name.replace("args.0", "x")]
             for r in node.operands
         ]
         operands += saved[node.takes] if node.takes is not None else []
@@ -146,7 +145,9 @@ def test_operation(name, lowering):
 
 
 def test_no_one_hot_over_the_vocabulary():
-    """Backward of the embedding and of the loss never multiply by a matrix of tokens by classes that they make up themselves."""
+    """Backward of the embedding and of the loss never multiply by a matrix of tokens by classes that they make up
+    themselves.
+    """
     imported = import_model(zoo.LanguageModel(vocab=101), zoo.token_loss, zoo.tokens(vocab=101))
     symbols = []
     for function in members(imported):
