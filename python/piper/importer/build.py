@@ -59,6 +59,7 @@ def import_model(
         )
     if any(count is not None and count < 1 for count in wanted_rows):
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
+    _check_devices(model)
     children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
     forms: dict[int | None, LossForm] = {}
     joints: dict[int | None, Joint] = {}
@@ -74,6 +75,13 @@ def import_model(
         count: program_of(joint, changing[count], _aliases(states), list(inputs)) for count, joint in joints.items()
     }
     return _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
+
+
+def _check_devices(model: nn.Module) -> None:
+    """On the meta device torch would leave the backward out without a word."""
+    for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
+        if tensor.device.type != "cpu":
+            raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
 
 
 def _capture(

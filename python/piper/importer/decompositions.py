@@ -225,7 +225,20 @@ def max_pool2d_with_indices_backward(grad, x, kernel, stride, padding, dilation,
     return library_ops.scatter_add(zeros, indices.reshape(planes, -1, 1), grad.reshape(planes, -1, 1)).reshape(x.shape)
 
 
+def avg_pool2d_backward(grad, x, kernel, stride, padding, ceil_mode, count_include_pad, divisor_override):
+    """Of windows that do not overlap: each element's share of its window's gradient."""
+    height, width = kernel if len(kernel) == 2 else kernel * 2
+    if (stride and list(stride) != list(kernel)) or any(padding) or ceil_mode:
+        return NotImplemented
+    rows, columns = grad.shape[-2:]
+    share = grad[..., :, None, :, None] / (divisor_override or height * width)
+    share = share.expand([*grad.shape[:-2], rows, height, columns, width])
+    share = share.reshape([*grad.shape[:-2], rows * height, columns * width])
+    return aten.constant_pad_nd(share, [0, x.shape[-1] - columns * width, 0, x.shape[-2] - rows * height], 0)
+
+
 OWN = {
+    aten.avg_pool2d_backward.default: avg_pool2d_backward,
     aten.squeeze.dims: squeeze_dims,
     aten.copy.default: copy,
     aten.full_like.default: full_like,

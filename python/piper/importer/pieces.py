@@ -60,9 +60,14 @@ def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
     changing = [
         position
         for position, nodes in enumerate(zip(*lists, strict=False))
-        if len({tuple(node.meta["val"].shape) for node in nodes}) > 1
+        if len({_shape(node) for node in nodes}) > 1
     ]
     return [{nodes[position] for position in changing} for nodes in lists]
+
+
+def _shape(node: fx.Node) -> tuple[int, ...]:
+    value = node.meta.get("val")
+    return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
 def program_of(joint: Joint, row_dependent: set[fx.Node], aliases: Mapping[str, str], inputs: Sequence[str]) -> Program:

@@ -97,6 +97,18 @@ def test_data_dependent_shapes_are_refused_with_their_line():
         import_model(Picking(), zoo.squared, zoo.regression((4,), (2,)))
 
 
+def test_models_without_values_are_refused():
+    with pytest.raises(ImporterError, match="'weight' on device meta"):
+        import_model(nn.Linear(4, 2, device="meta"), zoo.squared, zoo.regression((4,), (2,)))
+
+
+def test_nothing_to_train_is_a_forward():
+    model, batch = nn.Linear(4, 2).requires_grad_(False), zoo.regression((4,), (2,))
+    imported = import_model(model, zoo.squared, batch)
+    assert [node.pass_ for node in imported.nodes] == ["F"] and not imported.gradients
+    assert torch.allclose(train(imported, [batch]).loss_sum / 12, zoo.squared(model(*batch["args"]), batch["target"]))
+
+
 def test_frozen_chunks_have_no_backward():
     model, loss_fn, batches, _ = zoo.cases()["adapted"]
     imported = import_model(model, loss_fn, batches[0])
