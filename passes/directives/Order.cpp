@@ -87,14 +87,30 @@ static bool shareRank(ComputeOp a, ComputeOp b) {
   });
 }
 
+/// Whether data joins the two nodes, sent or not.
 static bool usesResult(ComputeOp user, ComputeOp producer) {
   return llvm::any_of(user.getInputs(), [&](Value operand) {
+    if (auto recv = operand.getDefiningOp<RecvOp>())
+      operand = recv.getMessage().getDefiningOp<SendOp>().getOperand();
     return operand.getDefiningOp() == producer;
   });
 }
 
 void Orderer::connect(ArrayRef<ComputeOp> before, ArrayRef<ComputeOp> after,
                       OrderOp directive) {
+  // Ranks meet in transfers and collectives only: nothing could keep an order
+  // between nodes that never meet.
+  if (!before.empty() && llvm::none_of(before, [&](ComputeOp a) {
+        return llvm::any_of(after, [&](ComputeOp b) {
+          return shareRank(a, b) || usesResult(b, a);
+        });
+      }))
+    directive.emitWarning("expected groups that share a rank, got ")
+        << describe(before.front()) << " on "
+        << describe(*ComputeOp(before.front()).getRanks()) << " and "
+        << describe(after.front()) << " on "
+        << describe(*ComputeOp(after.front()).getRanks())
+        << ": their order is left to the data";
   for (ComputeOp a : before)
     for (ComputeOp b : after)
       if (shareRank(a, b) && !usesResult(b, a))

@@ -46,8 +46,9 @@ private:
   void collectTasks();
   void addTask(Operation *op);
   void addLease(schedule::Task &task, ComputeOp node);
+  void closeWhereReceived();
   void limitPools();
-  uint32_t countHops(Attribute group);
+  uint32_t countHops(uint32_t pool);
   void emit(Operation *op);
   void emitOperands(Operation *op);
   void rebuild(ArrayRef<uint32_t> order);
@@ -63,6 +64,8 @@ private:
   llvm::MapVector<std::pair<Attribute, Attribute>, uint32_t> resources;
   /// Pools by device group, leases by device group and microbatch.
   llvm::MapVector<Attribute, uint32_t> pools;
+  /// Groups that have backwards.
+  llvm::DenseSet<Attribute> trained;
   llvm::DenseMap<std::pair<Attribute, int64_t>, uint32_t> leases;
   /// The new order.
   SmallVector<Operation *> sequence;
@@ -80,10 +83,12 @@ void GraphScheduler::addLease(schedule::Task &task, ComputeOp node) {
       leases.try_emplace({group, microbatch}, problem.leases.size());
   if (isNewLease)
     problem.leases.push_back({pool->second});
-  if (node.getPass() == PassKind::F)
+  if (node.getPass() == PassKind::F) {
     task.opens = lease->second;
-  else
-    task.closes = lease->second;
+  } else {
+    task.closes.push_back(lease->second);
+    trained.insert(group);
+  }
 }
 
 void GraphScheduler::addTask(Operation *op) {
@@ -129,38 +134,61 @@ void GraphScheduler::collectTasks() {
   }
 }
 
-/// The most transfers on a path from a forward of the first microbatch in
-/// `group` to one of its backwards there.
-uint32_t GraphScheduler::countHops(Attribute group) {
+/// A group without backwards (nothing to train, or an evaluation) must not run
+/// ahead without limit either: its activations are done with where they are
+/// received and used.
+void GraphScheduler::closeWhereReceived() {
+  for (auto send : body.getOps<SendOp>()) {
+    if (trained.contains(send.getRanksAttr()))
+      continue;
+    auto lease = leases.find(
+        {send.getRanksAttr(), static_cast<int64_t>(send.getMicrobatch())});
+    if (lease == leases.end())
+      continue;
+    auto recv = cast<RecvOp>(*send.getMessage().user_begin());
+    for (Operation *user : recv.getResult().getUsers())
+      if (auto task = tasks.find(user); task != tasks.end())
+        problem.tasks[task->second].closes.push_back(lease->second);
+  }
+}
+
+/// The most transfers on a path from a task of the first microbatch that takes
+/// a lease of `pool` to one that gives it back.
+uint32_t GraphScheduler::countHops(uint32_t pool) {
   constexpr int64_t unreached = -1;
   std::vector<int64_t> hops(ops.size(), unreached);
   int64_t most = 0;
-  for (uint32_t task = 0; task < ops.size(); ++task) {
-    if (problem.tasks[task].microbatch != 0)
+  for (uint32_t number = 0; number < ops.size(); ++number) {
+    const schedule::Task &task = problem.tasks[number];
+    if (task.microbatch != 0)
       continue;
-    for (uint32_t before : problem.tasks[task].predecessors)
-      hops[task] = std::max(hops[task], hops[before]);
-    auto node = dyn_cast<ComputeOp>(ops[task]);
-    if (isa<SendOp>(ops[task]) && hops[task] != unreached)
-      ++hops[task];
-    if (!node || node.getRanksAttr() != group)
-      continue;
-    if (node.getPass() == PassKind::F)
-      hops[task] = std::max<int64_t>(hops[task], 0);
-    else
-      most = std::max(most, hops[task]);
+    for (uint32_t before : task.predecessors)
+      hops[number] = std::max(hops[number], hops[before]);
+    if (isa<SendOp>(ops[number]) && hops[number] != unreached)
+      ++hops[number];
+    if (task.opens && problem.leases[*task.opens].pool == pool)
+      hops[number] = std::max<int64_t>(hops[number], 0);
+    if (llvm::any_of(task.closes, [&](uint32_t lease) {
+          return problem.leases[lease].pool == pool;
+        }))
+      most = std::max(most, hops[number]);
   }
   return most;
 }
 
-/// As many microbatches alive as fill the way to the last group and back:
-/// more would only cost memory. Where directives give the order they decide.
+/// As many microbatches alive as fill the way to the last group and back, or to
+/// the last user: more would only cost memory. Where directives give the order
+/// of a group's forwards and backwards they decide.
 void GraphScheduler::limitPools() {
   problem.poolLimits.resize(pools.size());
-  for (auto [group, pool] : pools)
-    problem.poolLimits[pool] = 1 + countHops(group) / 2;
+  for (auto [group, pool] : pools) {
+    uint32_t hops = countHops(pool);
+    problem.poolLimits[pool] = 1 + (trained.contains(group) ? hops / 2 : hops);
+  }
   for (Operation *op : ops)
-    if (auto node = dyn_cast<ComputeOp>(op); node && !node.getAfter().empty())
+    if (auto node = dyn_cast<ComputeOp>(op);
+        node && !node.getAfter().empty() &&
+        trained.contains(node.getRanksAttr()))
       problem.poolLimits[pools.lookup(node.getRanksAttr())] = UINT32_MAX;
 }
 
@@ -227,6 +255,7 @@ LogicalResult GraphScheduler::run() {
       return node.emitOpError("expected a device group and a stream to "
                               "schedule on, got none");
   collectTasks();
+  closeWhereReceived();
   limitPools();
   // The block's order shows that the tasks have no cycle.
   std::optional<schedule::Solution> solution = schedule::scheduleTasks(problem);

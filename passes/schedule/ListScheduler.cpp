@@ -29,6 +29,7 @@ private:
   void startAll();
   void start(uint32_t task);
   void finish(uint32_t task);
+  void close(uint32_t lease);
 
   const Problem &problem;
   const EventGraph &graph;
@@ -73,8 +74,8 @@ void Simulation::computeKeys(const std::vector<uint32_t> &topological) {
 void Simulation::countClosers() {
   closersLeft.resize(problem.leases.size());
   for (const Task &task : problem.tasks)
-    if (task.closes)
-      ++closersLeft[*task.closes];
+    for (uint32_t lease : task.closes)
+      ++closersLeft[lease];
 }
 
 void Simulation::becomeReady(uint32_t task) {
@@ -107,17 +108,20 @@ void Simulation::finish(uint32_t task) {
   const Task &work = problem.tasks[task];
   busy[work.resource] = false;
   changed.insert(work.resource);
-  if (work.closes && --closersLeft[*work.closes] == 0 && open[*work.closes]) {
-    open[*work.closes] = false;
-    uint32_t pool = problem.leases[*work.closes].pool;
-    --poolUse[pool];
-    for (uint32_t resource = 0; resource < ready.size(); ++resource)
-      if (!ready[resource].empty())
-        changed.insert(resource);
-  }
+  for (uint32_t lease : work.closes)
+    if (--closersLeft[lease] == 0 && open[lease])
+      close(lease);
   for (uint32_t next : graph.getSuccessors(task))
     if (--waitingFor[next] == 0)
       becomeReady(next);
+}
+
+void Simulation::close(uint32_t lease) {
+  open[lease] = false;
+  --poolUse[problem.leases[lease].pool];
+  for (uint32_t resource = 0; resource < ready.size(); ++resource)
+    if (!ready[resource].empty())
+      changed.insert(resource);
 }
 
 bool Simulation::startOn(uint32_t resource, bool ignoreLimits) {

@@ -28,12 +28,12 @@ struct Task {
   std::vector<uint32_t> predecessors;
   /// The lease (see below) that this task takes, where it isn't taken yet.
   std::optional<uint32_t> opens;
-  /// The lease that this task helps to give back: the last one does.
-  std::optional<uint32_t> closes;
+  /// The leases that this task helps to give back: the last one does.
+  std::vector<uint32_t> closes;
 };
 
 /// Something that a pool has room for a few of: what one microbatch keeps alive
-/// in one device group between its forwards and its backwards.
+/// in one device group until its last user has run.
 struct Lease {
   uint32_t pool = 0;
 };
