@@ -178,7 +178,9 @@ void Executor::awaitRanks(const Interrupt &interrupted) {
       failedAt = nowNs();
     // The process ends soon: do not wait for a long kernel. If the failure is
     // this process's own, it may go on, and the kernel must end first.
-    if (!shared->isLocal(failure->rank) && nowNs() - failedAt > kGiveUpNs) {
+    if (shared->endsProcess(*failure) &&
+        size_t(shared->size()) > locals.size() &&
+        nowNs() - failedAt > kGiveUpNs) {
       abandoned = true;
       shared->throwIfAborted();
     }

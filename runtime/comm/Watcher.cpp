@@ -124,7 +124,7 @@ bool Watcher::lookForLoss() {
       if (world.leftBefore(peer.rank, world.currentRun()))
         world.abortLeft(peer.rank, world.currentRun());
   const AbortRecord *failure = world.failure();
-  return failure && !world.isLocal(failure->rank);
+  return failure && world.endsProcess(*failure);
 }
 
 void Watcher::noticeDeaths() {

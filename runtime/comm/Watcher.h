@@ -32,7 +32,7 @@ private:
   };
 
   void watch();
-  /// True if there is a failure that is not this process's own.
+  /// True if there is a failure that ends this process.
   bool lookForLoss();
   void noticeDeaths();
   void report();

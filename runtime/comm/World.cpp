@@ -229,6 +229,10 @@ const AbortRecord *World::failure() const {
   return &record;
 }
 
+bool World::endsProcess(const AbortRecord &record) const {
+  return !isLocal(record.rank) || record.kind == FailureKind::Stalled;
+}
+
 void World::throwIfAborted() {
   const AbortRecord *record = failure();
   if (!record)
@@ -236,7 +240,7 @@ void World::throwIfAborted() {
   std::string message = record->message;
   if (record->kind == FailureKind::Interrupted && isLocal(record->rank))
     throw Interrupted(message);
-  if (isLocal(record->rank) || !watcher)
+  if (!watcher || !endsProcess(*record))
     throw Error(message);
   watcher->awaitReport();
   throw RankLost(message);

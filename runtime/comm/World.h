@@ -80,6 +80,9 @@ public:
   }
   /// The record of this process, complete, or null.
   const AbortRecord *failure() const;
+  /// Whether the host is not to decide what follows: another process's rank is
+  /// lost, or others gave up on one of this process.
+  bool endsProcess(const AbortRecord &record) const;
   /// Throws what the record, if any, means for this process.
   void throwIfAborted();
   /// Whether the rank ended in order without having done `run`.

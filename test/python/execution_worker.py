@@ -2,12 +2,13 @@
 """One rank of test_execution.py's jobs of several processes: python execution_worker.py FOLDER ACTION [RANK [STEP]].
 
 Every rank adds a row of the input up over all ranks, then the ranks pass a message around. ACTION says what RANK does in step STEP: "raise", "exit" or "none";
-with "fail", a kernel of rank 2 fails. FOLDER holds kernels.o; each rank leaves its pid, and its results if it gets that far.
+with "fail", a kernel of rank 2 fails; with "sleep", all ranks sleep after the first run. FOLDER holds kernels.o; each rank leaves its pid, and its results if it gets that far.
 """
 
 import os
 import pathlib
 import sys
+import time
 
 import torch
 from piper.execution import Execution
@@ -74,6 +75,8 @@ def main() -> None:
         total = execution.run("step", flags, {"x": x if number % 2 else x[rank : rank + 1]}, first_row=rank)["total"]
         # The pid appears once the ranks have met and run.
         (folder / f"pid{rank}").write_text(str(os.getpid()))
+        if action == "sleep":
+            time.sleep(60)
     assert torch.equal(execution.read_state("total"), total)
     execution.write_state("total", total + 1)
     assert torch.equal(execution.read_state("total"), total + 1)
