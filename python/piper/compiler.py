@@ -19,12 +19,13 @@ from .importer import import_model
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe
-from .importer.lower import function_texts
+from .importer.lower import Lowering, lower_program
 from .kernels import compile_functions
 from .mesh import Mesh
 from .optimizers import Group
-from .phases import Phases
+from .phases import Phases, private_function
 from .program import Program
+from .progress import Progress
 from .rows import part_rows
 
 
@@ -64,18 +65,23 @@ def compile(
     rows = rows_of(batch, batch_dims)
     parts = part_rows(rows, strategy.num_replicas, strategy.num_microbatches) if rows is not None else None
     options = {"loss_reduction": loss_reduction, "batch_dims": batch_dims}
-    training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
-    evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
-    evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
-    if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
-        raise UsageError(training.loss.advice)
-    strategy.check({tag for node in training.nodes for tag in node.tags})
-    groups = _groups(optimizer, training)
-    graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
+    with Progress(progress) as bar, Lowering() as lowering:
+        bar.step("importing")
+        training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
+        evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
+        evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
+        if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
+            raise UsageError(training.loss.advice)
+        strategy.check({tag for node in training.nodes for tag in node.tags})
+        groups = _groups(optimizer, training)
+        bar.step("lowering")
+        texts = lower_program([training, evaluation], lowering)
+        functions = {name: private_function(text) for name, text in texts.items()}
+        graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
+        bar.step("scheduling and planning")
+        phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        kernels = compile_functions(phases.functions(), ObjectCache(cache_dir), bar)
     states = emit.states_of(graphs)
-    phases = Phases(emit.module_text(graphs, function_texts(graphs), groups, strategy))
-    show = progress and int(os.environ.get("RANK", 0)) == 0
-    kernels = compile_functions(phases.functions(), ObjectCache(cache_dir), show)
     description = Description(
         inputs=training.inputs,
         static=training.static,

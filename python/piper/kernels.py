@@ -3,22 +3,21 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 from .cache import CompiledObject, ObjectCache, content_key
 from .errors import CompileError
+from .progress import Progress
 
 
-def compile_functions(functions: Mapping[str, str], cache: ObjectCache, progress: bool) -> dict[str, CompiledObject]:
+def compile_functions(functions: Mapping[str, str], cache: ObjectCache, progress: Progress) -> dict[str, CompiledObject]:
     """Objects by function name.
 
-    functions: a module with one public function each, as text. progress: whether to show a bar.
+    functions: a module with one public function each, as text.
     Raises CompileError with the compiler's diagnostics and the name of the function.
     """
     from piper._mlir._mlir_libs import _piperCodegen
@@ -39,12 +38,13 @@ def compile_functions(functions: Mapping[str, str], cache: ObjectCache, progress
     objects: dict[str, CompiledObject] = {}
     # The longest functions first, so that none is left alone at the end; names break ties, so that all processes go the same way.
     order = sorted(functions, key=lambda name: (-len(functions[name]), name))
-    with _bar(len(order), progress) as advance, ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+    progress.step("compiling", len(order))
+    with ThreadPoolExecutor(max_workers=len(os.sched_getaffinity(0))) as pool:
         pending = {pool.submit(build, name): name for name in order}
         try:
             for done in as_completed(pending):
                 objects[pending[done]] = done.result()
-                advance()
+                progress.done()
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -57,16 +57,3 @@ def _compiler_version() -> str:
 
     libraries = Path(_mlir.__path__[0], "_mlir_libs").glob("libPiperMLIR*")
     return " ".join(f"{path.name} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in sorted(libraries))
-
-
-@contextlib.contextmanager
-def _bar(total: int, show: bool) -> Iterator[Callable[[], None]]:
-    if not show or not sys.stderr.isatty():
-        yield lambda: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("compiling kernels", total=total)
-        yield lambda: bar.advance(task)

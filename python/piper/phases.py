@@ -75,6 +75,20 @@ class Phases:
         return self._module.operation.get_asm(enable_debug_info=locations) + "\n"
 
 
+def private_function(text: str) -> str:
+    """The one function of a module as text that can stand inside another module."""
+    from piper._mlir import ir
+
+    with ir.Context():
+        try:
+            module = ir.Module.parse(text)
+        except ir.MLIRError as error:
+            raise CompileError(str(error), f"piper-opt {_keep(text)}") from None
+        function = next(op for op in module.body.operations if op.operation.name == "func.func")
+        function.attributes["sym_visibility"] = ir.StringAttr.get("private")
+        return function.operation.get_asm(use_local_scope=True)
+
+
 def _standalone(function) -> str:
     copy = function.operation.clone()
     if "sym_visibility" in copy.attributes:
