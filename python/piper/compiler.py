@@ -111,10 +111,7 @@ def _groups(optimizer: torch.optim.Optimizer | None, training: Imported) -> list
     names = {id(state.value): state.name for state in training.states.values() if state.trainable}
     if optimizer is not None:
         return optimizers.read(optimizer, names)
-    # The plan has updates, which never run.
-    options = {"lr": 0.0, "weight_decay": 0.0, "momentum": 0.0, "dampening": 0.0, "nesterov": False, "maximize": False}
-    flags = {flag: False for flag in optimizers.RULES["sgd"].flags}
-    return [Group("group0", "sgd", flags, [], options, list(names.values()))]
+    return optimizers.without_updates(list(names.values()))
 
 
 def _note_step(optimizer: torch.optim.Optimizer | None) -> Callable[[], None]:

@@ -14,7 +14,9 @@ from .errors import CompileError
 from .progress import Progress
 
 
-def compile_functions(functions: Mapping[str, str], cache: ObjectCache, progress: Progress) -> dict[str, CompiledObject]:
+def compile_functions(
+    functions: Mapping[str, str], cache: ObjectCache, progress: Progress
+) -> dict[str, CompiledObject]:
     """Objects by function name.
 
     functions: a module with one public function each, as text.

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Optimizers: which update rule each parameter group of a torch optimizer has, and the numbers that each step needs.
 
-Rules are elementwise formulas that the compiler knows by name (passes/plan materializes them). Every number is handed over before each step, because
-learning-rate schedulers and users change param_groups while training; only flags are compiled in.
+Rules are elementwise formulas that the compiler knows by name (passes/plan/UpdateRules.cpp). What learning-rate schedulers and users change while they train is
+handed over before each step; flags and betas are compiled in.
 """
 
 from __future__ import annotations
@@ -14,20 +14,30 @@ from typing import Any
 
 from .errors import UsageError
 
+Config = dict[str, "bool | float"]
+
 
 @dataclass(frozen=True)
 class Rule:
     """One update rule.
 
     Attributes:
-        flags: option names that are compiled in, as truth values.
-        slots: the moments that each parameter owns, given the flags.
-        scalars: the numbers of step t (1 at the first step) by name, from the options of the group.
+        config: what is compiled in, from the options of the group.
+        slots: the moments that each parameter owns.
+        scalars: the numbers of step t (1 at the first step) by name.
     """
 
-    flags: tuple[str, ...]
-    slots: Callable[[Mapping[str, bool]], list[str]]
+    config: Callable[[Mapping[str, Any]], Config]
+    slots: Callable[[Mapping[str, Any]], list[str]]
     scalars: Callable[[Mapping[str, Any], int], dict[str, float]]
+
+
+def _sgd_config(options: Mapping[str, Any]) -> Config:
+    return {"nesterov": bool(options["nesterov"]), "maximize": bool(options["maximize"])}
+
+
+def _sgd_slots(options: Mapping[str, Any]) -> list[str]:
+    return ["momentum_buffer"] if options["momentum"] != 0 else []
 
 
 def _sgd_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
@@ -36,37 +46,46 @@ def _sgd_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
         "weight_decay": float(options["weight_decay"]),
         "momentum": float(options["momentum"]),
         # The first momentum is the gradient itself, whatever the dampening.
-        "gradient_factor": 1.0 if step == 1 else 1.0 - float(options["dampening"]),
+        "one_minus_dampening": 1.0 if step == 1 else 1.0 - float(options["dampening"]),
     }
 
 
-def _adam_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
-    beta1, beta2 = (float(beta) for beta in options["betas"])
-    lr, weight_decay = float(options["lr"]), float(options["weight_decay"])
+def _adam_config(options: Mapping[str, Any]) -> Config:
+    beta1, beta2 = options["betas"]
     return {
-        "decay": 1.0 - lr * weight_decay if options.get("decoupled_weight_decay") else weight_decay,
-        "one_minus_beta1": 1.0 - beta1,
-        "beta2": beta2,
-        "one_minus_beta2": 1.0 - beta2,
-        "step_size": lr / (1.0 - beta1**step),
+        "beta1": float(beta1),
+        "beta2": float(beta2),
+        "amsgrad": bool(options["amsgrad"]),
+        "maximize": bool(options["maximize"]),
+    }
+
+
+def _adam_slots(options: Mapping[str, Any]) -> list[str]:
+    return ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if options["amsgrad"] else [])
+
+
+def _bias_corrected(options: Mapping[str, Any], step: int) -> dict[str, float]:
+    beta1, beta2 = (float(beta) for beta in options["betas"])
+    return {
+        "step_size": float(options["lr"]) / (1.0 - beta1**step),
         "bias_correction2_sqrt": math.sqrt(1.0 - beta2**step),
         "eps": float(options["eps"]),
     }
 
 
-def _adam_slots(flags: Mapping[str, bool]) -> list[str]:
-    return ["exp_avg", "exp_avg_sq"] + (["max_exp_avg_sq"] if flags["amsgrad"] else [])
+def _adam_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
+    return {**_bias_corrected(options, step), "weight_decay": float(options["weight_decay"])}
 
 
-_ADAM = Rule(("amsgrad", "maximize"), _adam_slots, _adam_scalars)
+def _adamw_scalars(options: Mapping[str, Any], step: int) -> dict[str, float]:
+    decay = 1.0 - float(options["lr"]) * float(options["weight_decay"])
+    return {**_bias_corrected(options, step), "decay": decay}
+
+
 RULES: dict[str, Rule] = {
-    "sgd": Rule(
-        ("momentum", "nesterov", "maximize"),
-        lambda flags: ["momentum_buffer"] if flags["momentum"] else [],
-        _sgd_scalars,
-    ),
-    "adam": _ADAM,
-    "adamw": _ADAM,
+    "sgd": Rule(_sgd_config, _sgd_slots, _sgd_scalars),
+    "adam": Rule(_adam_config, _adam_slots, _adam_scalars),
+    "adamw": Rule(_adam_config, _adam_slots, _adamw_scalars),
 }
 # Options of torch.optim that choose an implementation and leave the formula as it is.
 _IMPLEMENTATION = {
@@ -93,26 +112,36 @@ class Group:
 
     name: str
     rule: str
-    flags: dict[str, bool]
+    config: Config
     slots: list[str]
     options: Mapping[str, Any]
     parameters: list[str]
 
     def scalars(self, step: int) -> dict[str, float]:
         """The numbers of step `step` (1 at the first). Raises UsageError if an option that is compiled in has changed."""
-        for flag in RULES[self.rule].flags:
-            if bool(self.options[flag]) != self.flags[flag]:
+        rule = RULES[self.rule]
+        for name, value in rule.config(self.options).items():
+            if value != self.config[name]:
                 raise UsageError(
-                    f"optimizer option '{flag}' was {self.flags[flag]} when the program was compiled, got"
-                    f" {self.options[flag]!r}: compile again"
+                    f"optimizer option '{name}' was {self.config[name]} when the program was compiled, got {value}: compile again"
                 )
-        return RULES[self.rule].scalars(self.options, step)
+        if rule.slots(self.options) != self.slots:
+            raise UsageError("momentum was zero when the program was compiled or is now: compile again")
+        return rule.scalars(self.options, step)
 
     def to_mlir(self) -> str:
         """The `piper.optimizer` operation."""
-        slots, scalars = (", ".join(f'"{name}"' for name in names) for names in (self.slots, self.scalars(1)))
-        config = ", ".join(f"{name} = {'true' if value else 'false'}" for name, value in self.flags.items())
-        return f'piper.optimizer @{self.name} "{self.rule}" slots [{slots}] scalars [{scalars}] config {{{config}}}'
+        scalars = RULES[self.rule].scalars(self.options, 1)
+        slots, names = (", ".join(f'"{name}"' for name in names) for names in (self.slots, scalars))
+        config = ", ".join(f"{name} = {_attribute(value)}" for name, value in self.config.items())
+        return f'piper.optimizer @{self.name} "{self.rule}" slots [{slots}] scalars [{names}] config {{{config}}}'
+
+
+def _attribute(value: bool | float) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    # Seventeen digits give the same double back.
+    return f"{value:.16e} : f64"
 
 
 def rule_of(optimizer: Any) -> str:
@@ -153,8 +182,7 @@ def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
         parameters = list(dict.fromkeys(names[id(parameter)] for parameter in trainable))
         seen.update(parameters)
         if parameters:
-            flags = {flag: bool(options[flag]) for flag in RULES[name].flags}
-            groups.append(Group(f"group{index}", name, flags, RULES[name].slots(flags), options, parameters))
+            groups.append(make_group(f"group{index}", name, options, parameters))
     missing = [name for name in dict.fromkeys(names.values()) if name not in seen]
     if missing:
         raise UsageError(
@@ -164,10 +192,21 @@ def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
     return groups
 
 
+def make_group(name: str, rule: str, options: Mapping[str, Any], parameters: list[str]) -> Group:
+    """A group whose config and slots are what its options say now."""
+    return Group(name, rule, RULES[rule].config(options), RULES[rule].slots(options), options, parameters)
+
+
+def without_updates(parameters: list[str]) -> list[Group]:
+    """The group of a program that has no optimizer: its updates are compiled, and never run."""
+    options = {"lr": 0.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False, "maximize": False}
+    return [make_group("group0", "sgd", options, parameters)] if parameters else []
+
+
 def restore(saved: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Groups of a saved program: options are plain dicts that the user may change between steps."""
     return [
-        Group(item["name"], item["rule"], item["flags"], item["slots"], dict(item["options"]), item["parameters"])
+        Group(item["name"], item["rule"], item["config"], item["slots"], dict(item["options"]), item["parameters"])
         for item in saved
     ]
 
@@ -178,7 +217,7 @@ def describe(groups: Sequence[Group]) -> list[dict[str, Any]]:
         {
             "name": group.name,
             "rule": group.rule,
-            "flags": group.flags,
+            "config": group.config,
             "slots": group.slots,
             "options": {key: _plain(group.options[key]) for key in sorted(_OPTIONS[group.rule] & set(group.options))},
             "parameters": group.parameters,
