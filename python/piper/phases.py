@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from .errors import CompileError
@@ -32,9 +32,10 @@ class Phases:
     def functions(self) -> dict[str, str]:
         """Every function that the plan launches, as a module of its own with one public function, by name."""
         from piper._mlir import ir
+        from piper._mlir._mlir_libs import _piper
 
         with self._context:
-            launched = {ir.StringAttr(op.attributes["name"]).value for op in self._kernels()}
+            launched = set(_piper.plan_kernels(self._module))
             result = {}
             for op in self._module.body.operations:
                 if op.operation.name == "func.func" and ir.StringAttr(op.attributes["sym_name"]).value in launched:
@@ -46,12 +47,9 @@ class Phases:
         from piper._mlir._mlir_libs import _piper
 
         try:
-            return _piper.export_plan(self._module.operation, dict(workspace_bytes))
-        except (RuntimeError, ValueError) as error:
+            return _piper.export_plan(self._module, dict(workspace_bytes))
+        except RuntimeError as error:
             raise CompileError(f"the plan cannot be exported: {error}") from None
-
-    def _kernels(self) -> Iterator:
-        return (op for op in self._module.body.operations if op.operation.name == "piper.plan.kernel")
 
     def _parse(self, text: str):
         from piper._mlir import ir
