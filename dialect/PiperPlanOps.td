@@ -18,12 +18,12 @@ include "mlir/IR/SymbolInterfaces.td"
 def Piper_CommunicatorOp : Piper_Op<"plan.communicator", [Symbol, HasParent<"::mlir::ModuleOp">]> {
   let summary = "groups of ranks that communicate";
   let description = [{
-    A rank's position is its index inside its group. Sends and receives use a communicator of two groups, [from, to]; the members at equal positions talk.
+    A rank's position is its index inside its group. Sends and receives use a channel: a communicator whose groups are pairs, sender and receiver.
 
     Example:
     ```mlir
     piper.plan.communicator @dp_stream.0 [[0, 1]]
-    piper.plan.communicator @pp_stream.p2p0 [[0, 1], [2, 3]]
+    piper.plan.communicator @pp_stream.p2p.1 [[0, 2], [1, 3]]
     ```
 
     Constraints:
@@ -231,7 +231,7 @@ def Piper_LaunchOp : Piper_ActionOp<"plan.launch", "$kernel custom<Addresses>($p
     ```
 
     Constraints:
-    - `kernel` names a `piper.plan.kernel` with as many pointers.
+    - every pointer is an address of at least 0.
   }];
 }
 
@@ -316,11 +316,11 @@ def Piper_PlanSendOp : Piper_MessageOp<"plan.send", "src", (ins Piper_AddressAtt
 
     Example:
     ```mlir
-    piper.plan.send arena[0] bytes 4096 through @pp_stream.p2p0 on @pp_stream
+    piper.plan.send arena[0] bytes 4096 through @pp_stream.p2p.1 on @pp_stream
     ```
 
     Constraints:
-    - the communicator has two groups; bytes are positive.
+    - bytes are positive.
   }];
 }
 
@@ -329,7 +329,7 @@ def Piper_PlanRecvOp : Piper_MessageOp<"plan.recv", "dst", (ins Piper_AddressAtt
   let description = [{
     Example:
     ```mlir
-    piper.plan.recv arena[0] bytes 4096 through @pp_stream.p2p0 on @pp_stream
+    piper.plan.recv arena[0] bytes 4096 through @pp_stream.p2p.1 on @pp_stream
     ```
 
     Constraints:
@@ -344,11 +344,11 @@ def Piper_ReleaseOp : Piper_ActionOp<"plan.release", "$message `of` $communicato
 
     Example:
     ```mlir
-    piper.plan.release 0 of @pp_stream.p2p0 on @compute
+    piper.plan.release 0 of @pp_stream.p2p.1 on @compute
     ```
 
     Constraints:
-    - the message is not negative and stands before it in the entry.
+    - the message is not negative.
   }];
 }
 

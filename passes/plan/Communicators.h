@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//===- Communicators.h - who talks to whom ----------------------*- C++ -*-===//
+
+#ifndef PIPER_PASSES_PLAN_COMMUNICATORS_H
+#define PIPER_PASSES_PLAN_COMMUNICATORS_H
+
+#include "dialect/PiperDialect.h"
+#include "mlir/IR/Builders.h"
+#include "llvm/ADT/DenseMap.h"
+
+namespace piper {
+
+/// Makes communicators on demand, each once. A communicator's collectives run
+/// on one stream, so groups that communicate on two streams have two.
+class Communicators {
+public:
+  explicit Communicators(mlir::OpBuilder builder) : builder(builder) {}
+
+  /// For collectives of `group` on `stream`.
+  mlir::FlatSymbolRefAttr getForGroup(mlir::Location loc,
+                                      mlir::DenseI64ArrayAttr group,
+                                      mlir::FlatSymbolRefAttr stream);
+  /// For positions in `group` only.
+  mlir::FlatSymbolRefAttr getForPositions(mlir::Location loc,
+                                          mlir::DenseI64ArrayAttr group) {
+    return getForGroup(loc, group, {});
+  }
+  /// For messages from each member of `from` to the member of `to` at the same
+  /// position. Messages that overtake each other need separate `lane`s.
+  mlir::FlatSymbolRefAttr getChannel(mlir::Location loc,
+                                     mlir::DenseI64ArrayAttr from,
+                                     mlir::DenseI64ArrayAttr to,
+                                     mlir::FlatSymbolRefAttr stream,
+                                     int64_t lane);
+
+private:
+  mlir::FlatSymbolRefAttr create(mlir::Location loc, mlir::Attribute key,
+                                 llvm::StringRef prefix,
+                                 llvm::ArrayRef<mlir::Attribute> groups);
+
+  mlir::OpBuilder builder;
+  llvm::DenseMap<mlir::Attribute, mlir::FlatSymbolRefAttr> known;
+};
+
+} // namespace piper
+
+#endif // PIPER_PASSES_PLAN_COMMUNICATORS_H
