@@ -29,10 +29,9 @@ ParseResult piper::parseAddresses(OpAsmParser &parser, ArrayAttr &addresses) {
 void piper::printAddresses(OpAsmPrinter &printer, Operation *,
                            ArrayAttr addresses) {
   printer << '(';
-  llvm::interleaveComma(
-      addresses, printer, [&](Attribute attribute) {
-        printAddress(printer.getStream(), cast<AddressAttr>(attribute));
-      });
+  llvm::interleaveComma(addresses, printer, [&](Attribute attribute) {
+    printAddress(printer.getStream(), cast<AddressAttr>(attribute));
+  });
   printer << ')';
 }
 

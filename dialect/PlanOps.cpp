@@ -96,13 +96,12 @@ ParseResult piper::parseGroups(OpAsmParser &parser, ArrayAttr &groups) {
 
 void piper::printGroups(OpAsmPrinter &printer, Operation *, ArrayAttr groups) {
   printer << '[';
-  llvm::interleaveComma(
-      groups.getAsRange<DenseI64ArrayAttr>(), printer,
-      [&](DenseI64ArrayAttr group) {
-        printer << '[';
-        llvm::interleaveComma(group.asArrayRef(), printer);
-        printer << ']';
-      });
+  llvm::interleaveComma(groups.getAsRange<DenseI64ArrayAttr>(), printer,
+                        [&](DenseI64ArrayAttr group) {
+                          printer << '[';
+                          llvm::interleaveComma(group.asArrayRef(), printer);
+                          printer << ']';
+                        });
   printer << ']';
 }
 
@@ -246,9 +245,9 @@ LogicalResult BufferOp::verify() {
   bool placed = getOffset().has_value();
   if (placed != getFirst().has_value() || placed != getLast().has_value())
     return emitOpError("expected offset, first and last together");
-  if (placed && (*getOffset() < 0 || *getFirst() < 0 || *getLast() < *getFirst()))
+  if (placed &&
+      (*getOffset() < 0 || *getFirst() < 0 || *getLast() < *getFirst()))
     return emitOpError("expected 0 <= first <= last, got ")
            << *getFirst() << " and " << *getLast();
   return success();
 }
-

@@ -24,9 +24,25 @@ void piper::buildSchedulePipeline(mlir::OpPassManager &manager) {
   manager.addPass(createVerifyScheduled());
 }
 
+void piper::buildPlanPipeline(mlir::OpPassManager &manager) {
+  // Values become memory, operations the actions of those that take part.
+  manager.addPass(createPartition());
+  // Data first: what memory may be shared depends on what is ordered.
+  manager.addPass(createAssignEvents());
+  manager.addPass(createPlanMemory());
+  // Kernels of the updates, for code generation.
+  manager.addPass(createMaterializeUpdates());
+  // Last, since memory planning may have added waits.
+  manager.addPass(createVerifyPlanned());
+}
+
 void piper::registerPiperPipelines() {
   mlir::PassPipelineRegistration<>(
       "piper-schedule-pipeline",
       "Applies the strategy: from the imported to the scheduled phase",
       buildSchedulePipeline);
+  mlir::PassPipelineRegistration<>(
+      "piper-plan-pipeline",
+      "Plans every rank: from the scheduled to the planned phase",
+      buildPlanPipeline);
 }

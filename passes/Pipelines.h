@@ -11,6 +11,9 @@ namespace piper {
 /// Imported to scheduled: applies the strategy.
 void buildSchedulePipeline(mlir::OpPassManager &manager);
 
+/// Scheduled to planned: a plan for every class of ranks.
+void buildPlanPipeline(mlir::OpPassManager &manager);
+
 /// Registers Piper's pipelines by name.
 void registerPiperPipelines();
 

@@ -32,8 +32,12 @@ public:
       int64_t members = communicator ? communicator.getMaxGroupSize() : 1;
       end += (members - 1) * address.getStride();
     }
-    Access result{address.getSpace(), address.getIndex(), address.getOffset(),
-                  end, false, operand};
+    Access result{address.getSpace(),
+                  address.getIndex(),
+                  address.getOffset(),
+                  end,
+                  false,
+                  operand};
     if (access != 'w')
       accesses.push_back(result);
     result.writes = true;

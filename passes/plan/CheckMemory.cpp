@@ -77,7 +77,8 @@ static LogicalResult checkLifetimes(EntryOp entry, const PlanTables &tables) {
     llvm::erase_if(live, [&](BufferOp buffer) {
       return int64_t(*buffer.getLast()) < ordinal;
     });
-    for (; next < buffers.size() && int64_t(*buffers[next].getFirst()) <= ordinal;
+    for (;
+         next < buffers.size() && int64_t(*buffers[next].getFirst()) <= ordinal;
          ++next) {
       for (BufferOp other : live)
         if (overlap(other, buffers[next])) {

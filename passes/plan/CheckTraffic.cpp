@@ -31,8 +31,7 @@ static std::string describeRanks(ArrayRef<int64_t> ranks) {
 
 /// `all_reduce "all_reduce bucket0" of ranks [0, 1] on @dp_stream`.
 static std::string describe(ActionOpInterface action, ArrayRef<int64_t> ranks) {
-  std::string text =
-      action->getName().getStringRef().rsplit('.').second.str();
+  std::string text = action->getName().getStringRef().rsplit('.').second.str();
   llvm::raw_string_ostream os(text);
   if (action.getLabelAttr())
     os << ' ' << action.getLabelAttr();
@@ -102,8 +101,8 @@ LogicalResult Traffic::checkMessages(PerClass &one) {
         theirs = getTheirs(*peer, channel);
       if (number >= theirs.size())
         return action->emitOpError("expected a ")
-               << counterpart << " for message " << number << " of "
-               << channel << " at " << describeRanks(one.ranks);
+               << counterpart << " for message " << number << " of " << channel
+               << " at " << describeRanks(one.ranks);
       ActionOpInterface other = peer->actions[theirs[number]];
       if (action->getAttr("bytes") == other->getAttr("bytes") &&
           action.getWhenAttr() == other.getWhenAttr())
@@ -143,8 +142,7 @@ LogicalResult Traffic::checkCollectives(PerClass &one) {
   for (auto &[communicator, numbers] : one.collectives) {
     CommunicatorOp op =
         tables.lookupCommunicator(cast<FlatSymbolRefAttr>(communicator));
-    auto position =
-        op ? op.findPosition(one.ranks.front()) : std::nullopt;
+    auto position = op ? op.findPosition(one.ranks.front()) : std::nullopt;
     if (!position)
       return one.actions[numbers.front()]->emitOpError("expected a member of ")
              << communicator << ", got " << describeRanks(one.ranks);
@@ -306,8 +304,8 @@ LogicalResult Traffic::checkAcyclic(bool sendsWait) {
       FlatSymbolRefAttr communicator = getCommunicator(action);
       if (isa<PlanRecvOp>(*action)) {
         PerClass *peer = getPeer(one, communicator, 0);
-        unsigned send = getBase(peer) +
-                        peer->sends[communicator][received[communicator]++];
+        unsigned send =
+            getBase(peer) + peer->sends[communicator][received[communicator]++];
         if (sendsWait)
           graph.join(send, base + i);
         else
@@ -315,11 +313,11 @@ LogicalResult Traffic::checkAcyclic(bool sendsWait) {
       }
       if (auto release = dyn_cast<ReleaseOp>(*action)) {
         PerClass *peer = getPeer(one, communicator, 1);
-        if (!peer || release.getMessage() >=
-                         peer->receives[communicator].size())
+        if (!peer ||
+            release.getMessage() >= peer->receives[communicator].size())
           return action->emitOpError("expected a message that is received");
-        graph.addEdge(getBase(peer) + peer->receives[communicator]
-                                          [release.getMessage()],
+        graph.addEdge(getBase(peer) +
+                          peer->receives[communicator][release.getMessage()],
                       base + i);
       }
       if (!isCollective(action))
@@ -340,17 +338,16 @@ LogicalResult Traffic::checkAcyclic(bool sendsWait) {
   if (cycle.empty())
     return success();
   auto [owner, first] = nodes[cycle.front()];
-  InFlightDiagnostic error =
-      first->emitOpError("deadlock") << (sendsWait
-                                             ? " if sends wait for receives"
-                                             : "")
-                                     << ": " << describe(first, owner->ranks)
-                                     << " waits for itself";
+  InFlightDiagnostic error = first->emitOpError("deadlock")
+                             << (sendsWait ? " if sends wait for receives" : "")
+                             << ": " << describe(first, owner->ranks)
+                             << " waits for itself";
   for (unsigned node : llvm::reverse(cycle)) {
     if (isa<RecordOp, WaitOp>(*nodes[node].second))
       continue;
     error.attachNote(nodes[node].second.getLoc())
-        << "waits for " << describe(nodes[node].second, nodes[node].first->ranks);
+        << "waits for "
+        << describe(nodes[node].second, nodes[node].first->ranks);
   }
   return error;
 }

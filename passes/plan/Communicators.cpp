@@ -36,7 +36,7 @@ FlatSymbolRefAttr Communicators::getChannel(Location loc,
   SmallVector<Attribute> pairs;
   for (auto [source, target] : llvm::zip(from.asArrayRef(), to.asArrayRef()))
     pairs.push_back(builder.getDenseI64ArrayAttr({source, target}));
-  Attribute key = builder.getArrayAttr(
-      {from, to, stream, builder.getI64IntegerAttr(lane)});
+  Attribute key =
+      builder.getArrayAttr({from, to, stream, builder.getI64IntegerAttr(lane)});
   return create(loc, key, (stream.getValue() + ".p2p").str(), pairs);
 }

@@ -90,7 +90,8 @@ void GraphLowering::orderTokens(SchedulableOpInterface op, RankView &view,
                                 const ActionSite &site) {
   for (Value token : op.getAfter()) {
     Operation *before = view.lastActions.lookup(token.getDefiningOp());
-    if (before && cast<ActionOpInterface>(before).getStreamAttr() != site.stream)
+    if (before &&
+        cast<ActionOpInterface>(before).getStreamAttr() != site.stream)
       view.order(before, site);
   }
 }
@@ -112,15 +113,28 @@ LogicalResult GraphLowering::lower(Operation *op) {
     return success();
   };
   return llvm::TypeSwitch<Operation *, LogicalResult>(op)
-      .Case([&](ComputeOp op) { return forEach(op, &GraphLowering::lowerCompute); })
+      .Case([&](ComputeOp op) {
+        return forEach(op, &GraphLowering::lowerCompute);
+      })
       .Case([&](SendOp op) { return forEach(op, &GraphLowering::lowerSend); })
       .Case([&](RecvOp op) { return forEach(op, &GraphLowering::lowerRecv); })
-      .Case([&](AllReduceOp op) { return forEach(op, &GraphLowering::lowerAllReduce); })
-      .Case([&](ReduceScatterOp op) { return forEach(op, &GraphLowering::lowerReduceScatter); })
-      .Case([&](AllGatherOp op) { return forEach(op, &GraphLowering::lowerAllGather); })
-      .Case([&](BroadcastOp op) { return forEach(op, &GraphLowering::lowerBroadcast); })
-      .Case([&](AllToAllOp op) { return forEach(op, &GraphLowering::lowerAllToAll); })
-      .Case([&](UpdateOp op) { return forEach(op, &GraphLowering::lowerUpdate); })
+      .Case([&](AllReduceOp op) {
+        return forEach(op, &GraphLowering::lowerAllReduce);
+      })
+      .Case([&](ReduceScatterOp op) {
+        return forEach(op, &GraphLowering::lowerReduceScatter);
+      })
+      .Case([&](AllGatherOp op) {
+        return forEach(op, &GraphLowering::lowerAllGather);
+      })
+      .Case([&](BroadcastOp op) {
+        return forEach(op, &GraphLowering::lowerBroadcast);
+      })
+      .Case([&](AllToAllOp op) {
+        return forEach(op, &GraphLowering::lowerAllToAll);
+      })
+      .Case(
+          [&](UpdateOp op) { return forEach(op, &GraphLowering::lowerUpdate); })
       .Case([&](WriteOp op) -> LogicalResult {
         for (RankView &view : views)
           if (failed(lowerWrite(op, view)))
@@ -186,8 +200,7 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
 
   SmallVector<Attribute> pointers;
   for (Value operand : op.getInputs()) {
-    std::optional<Held> held =
-        resolve(operand, view, site, op.getRanksAttr());
+    std::optional<Held> held = resolve(operand, view, site, op.getRanksAttr());
     if (!held) {
       InFlightDiagnostic error =
           op.emitOpError("expected every operand on rank ")
@@ -202,13 +215,14 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
   }
   if (pointers.size() != function.getNumArguments())
     return op.emitOpError("expected ")
-           << function.getNumArguments() << " arguments of " << name
-           << ", got " << pointers.size();
+           << function.getNumArguments() << " arguments of " << name << ", got "
+           << pointers.size();
 
   // Results get their memory first: sums they go into may be made by it.
   SmallVector<std::pair<Value, Held>> results;
   unsigned next = 0;
-  for (auto [result, count] : llvm::zip(op.getOutputs(), chunk.getResultCounts())) {
+  for (auto [result, count] :
+       llvm::zip(op.getOutputs(), chunk.getResultCounts())) {
     Held held;
     ArrayRef<Type> types = function.getResultTypes().slice(next, count);
     next += count;
@@ -223,8 +237,8 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
         held.members.push_back({held.bytes, getBytes(cast<ShapedType>(type))});
         held.bytes += alignBytes(held.members.back().second);
       }
-      held.address = view.createBuffer(op.getLoc(), held.bytes, "saved",
-                                       site.label);
+      held.address =
+          view.createBuffer(op.getLoc(), held.bytes, "saved", site.label);
       for (auto [offset, bytes] : held.members)
         pointers.push_back(held.address.advance(offset));
     }

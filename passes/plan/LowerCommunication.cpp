@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===- LowerCommunication.cpp - transfers, collectives, updates -----------===//
 
+#include "mlir/Support/DebugStringHelper.h"
 #include "passes/plan/GraphLowering.h"
 #include "passes/plan/Sizes.h"
-#include "mlir/Support/DebugStringHelper.h"
 
 using namespace mlir;
 using namespace piper;
@@ -116,11 +116,11 @@ LogicalResult GraphLowering::lowerAllReduce(AllReduceOp op, RankView &view) {
   BucketStorage *storage = bucket ? view.getLayout().lookup(bucket) : nullptr;
   if (storage && storage->gradients >= 0)
     site.when = view.builder.getStringAttr("reduce");
-  view.emit<PlanAllReduceOp>(
-      site, op.getReduction(), source->address, target.address,
-      type.getElementType(), type.getNumElements(),
-      context.communicators.getForGroup(op.getLoc(), op.getRanksAttr(),
-                                        site.stream));
+  view.emit<PlanAllReduceOp>(site, op.getReduction(), source->address,
+                             target.address, type.getElementType(),
+                             type.getNumElements(),
+                             context.communicators.getForGroup(
+                                 op.getLoc(), op.getRanksAttr(), site.stream));
   produce(op.getResult(), target, view, site);
   return success();
 }
@@ -152,8 +152,8 @@ LogicalResult GraphLowering::lowerReduceScatter(ReduceScatterOp op,
   if (persistent && shard.address)
     target = shard.address;
   else if (storage && source->address.getSpace() == AddressSpace::buffer)
-    target = view.atPosition(source->address, op.getRanksAttr(), bytes,
-                             op.getLoc());
+    target =
+        view.atPosition(source->address, op.getRanksAttr(), bytes, op.getLoc());
   else
     target = view.createBuffer(op.getLoc(), bytes, "communication", site.label);
   ActionSite reduction = site;
@@ -167,7 +167,8 @@ LogicalResult GraphLowering::lowerReduceScatter(ReduceScatterOp op,
   if (!shard.address) {
     shard.address = target;
   } else if (!persistent) {
-    site.label = "accumulate" + StringRef(site.label).ltrim("reduce_scatter").str();
+    site.label =
+        "accumulate" + StringRef(site.label).ltrim("reduce_scatter").str();
     view.emit<PlanAccumulateOp>(site, StringRef("fresh"), shard.address, target,
                                 type.getElementType(), type.getNumElements());
   }
@@ -202,11 +203,10 @@ LogicalResult GraphLowering::lowerAllGather(AllGatherOp op, RankView &view) {
         op.getOperand().getDefiningOp<ReadOp>() ? "parameter" : "communication",
         site.label);
   }
-  view.emit<PlanAllGatherOp>(
-      site, source->address, whole.address, type.getElementType(),
-      type.getNumElements(),
-      context.communicators.getForGroup(op.getLoc(), op.getRanksAttr(),
-                                        site.stream));
+  view.emit<PlanAllGatherOp>(site, source->address, whole.address,
+                             type.getElementType(), type.getNumElements(),
+                             context.communicators.getForGroup(
+                                 op.getLoc(), op.getRanksAttr(), site.stream));
   produce(op.getResult(), whole, view, site);
   return success();
 }
@@ -244,11 +244,10 @@ LogicalResult GraphLowering::lowerAllToAll(AllToAllOp op, RankView &view) {
                                 site.label),
               source->bytes,
               {}};
-  view.emit<PlanAllToAllOp>(
-      site, source->address, target.address, type,
-      source->bytes / members / getElementBytes(type),
-      context.communicators.getForGroup(op.getLoc(), op.getRanksAttr(),
-                                        site.stream));
+  view.emit<PlanAllToAllOp>(site, source->address, target.address, type,
+                            source->bytes / members / getElementBytes(type),
+                            context.communicators.getForGroup(
+                                op.getLoc(), op.getRanksAttr(), site.stream));
   produce(op.getResult(), target, view, site);
   return success();
 }
@@ -280,8 +279,9 @@ LogicalResult GraphLowering::lowerUpdate(UpdateOp op, RankView &view) {
   if (view.scales.insert(op.getScale()).second) {
     ActionSite addition = site;
     addition.label = "accumulate scale";
-    view.emit<PlanAccumulateOp>(addition, StringRef("fresh"), total, scale->address,
-                                Type(view.builder.getF32Type()), int64_t(2));
+    view.emit<PlanAccumulateOp>(addition, StringRef("fresh"), total,
+                                scale->address, Type(view.builder.getF32Type()),
+                                int64_t(2));
   }
 
   int64_t elements = storage->getUpdatedElements();
@@ -290,8 +290,8 @@ LogicalResult GraphLowering::lowerUpdate(UpdateOp op, RankView &view) {
       view.getAddress(AddressSpace::state, storage->parameters);
   BucketOp bucket = storage->bucket;
   if (bucket.getShardOptimizer() && !bucket.getShardParams())
-    parameters = view.atPosition(parameters, bucket.getRanksAttr(), bytes,
-                                 op.getLoc());
+    parameters =
+        view.atPosition(parameters, bucket.getRanksAttr(), bytes, op.getLoc());
   SmallVector<Attribute> pointers{parameters, gradient->address};
   SmallVector<int64_t> sizes{bytes, bytes};
   std::string access = "xr";
@@ -314,8 +314,8 @@ LogicalResult GraphLowering::lowerUpdate(UpdateOp op, RankView &view) {
   if (!storage->elementType.isF32())
     name += "_" + mlir::debugString(storage->elementType);
   if (context.kernels.insert(name).second) {
-    auto kernel = KernelOp::create(context.builder, op.getLoc(), name, sizes,
-                                   access, 0);
+    auto kernel =
+        KernelOp::create(context.builder, op.getLoc(), name, sizes, access, 0);
     // For the pass that writes the function.
     kernel->setAttr("optimizer", op.getOptimizerAttr());
     kernel->setAttr("type", TypeAttr::get(storage->elementType));
@@ -332,8 +332,8 @@ LogicalResult GraphLowering::lowerWrite(WriteOp op, RankView &view) {
   if (!storage || !isMadeHere(op.getValue(), view))
     return success();
   ActionSite site = getSite(op);
-  std::optional<Held> held = resolve(op.getValue(), view, site,
-                                     storage->bucket.getRanksAttr());
+  std::optional<Held> held =
+      resolve(op.getValue(), view, site, storage->bucket.getRanksAttr());
   AddressAttr target =
       view.getAddress(AddressSpace::state, storage->parameters);
   if (!held || held->address == target)

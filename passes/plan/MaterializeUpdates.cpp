@@ -89,8 +89,8 @@ LogicalResult UpdateBuilder::build() {
   arguments.push_back(MemRefType::get({2}, builder.getF32Type()));
 
   builder.setInsertionPoint(kernel);
-  auto function = func::FuncOp::create(
-      builder, kernel.getName(), builder.getFunctionType(arguments, {}));
+  auto function = func::FuncOp::create(builder, kernel.getName(),
+                                       builder.getFunctionType(arguments, {}));
   Block *entry = function.addEntryBlock();
   builder.setInsertionPointToStart(entry);
   auto args = entry->getArguments();
@@ -103,8 +103,8 @@ LogicalResult UpdateBuilder::build() {
       arith::ConstantOp::create(builder, builder.getFloatAttr(type, 0.0));
   Value one =
       arith::ConstantOp::create(builder, builder.getFloatAttr(type, 1.0));
-  Value isActive = arith::CmpFOp::create(builder, arith::CmpFPredicate::UNE,
-                                         weight, zero);
+  Value isActive =
+      arith::CmpFOp::create(builder, arith::CmpFPredicate::UNE, weight, zero);
   Value inverse = arith::DivFOp::create(builder, one, weight);
 
   SmallVector<Value> outs{args[0]};
@@ -115,8 +115,7 @@ LogicalResult UpdateBuilder::build() {
       builder, ValueRange{args[1]}, outs, maps,
       ArrayRef<utils::IteratorType>{utils::IteratorType::parallel},
       [&](OpBuilder &nested, Location loc, ValueRange elements) {
-        built =
-            buildElement(nested, loc, elements, scalars, inverse, isActive);
+        built = buildElement(nested, loc, elements, scalars, inverse, isActive);
       });
   func::ReturnOp::create(builder);
   if (failed(built))

@@ -34,8 +34,8 @@ static LogicalResult createInputs(ModuleOp module, OpBuilder &builder) {
         return input.emitOpError("expected a shape that is known but for the "
                                  "rows, got ")
                << type;
-      inputs.try_emplace(input.getIndex(),
-                         input, input.getSplit() ? graph.getRows() : 1);
+      inputs.try_emplace(input.getIndex(), input,
+                         input.getSplit() ? graph.getRows() : 1);
     }
   int64_t number = 0;
   for (auto &[index, found] : inputs) {
@@ -62,9 +62,9 @@ static int64_t createScalars(PlanContext &context) {
   for (auto optimizer : context.module.getOps<OptimizerOp>()) {
     context.scalarOffsets[optimizer.getSymNameAttr()] = bytes;
     for (Attribute scalar : optimizer.getScalars()) {
-      std::string name = (optimizer.getSymName() + "." +
-                          cast<StringAttr>(scalar).getValue())
-                             .str();
+      std::string name =
+          (optimizer.getSymName() + "." + cast<StringAttr>(scalar).getValue())
+              .str();
       PlanScalarOp::create(context.builder, optimizer.getLoc(), name,
                            Type(context.builder.getF32Type()), bytes);
       bytes += sizeof(float);
@@ -96,8 +96,8 @@ static void createStreams(PlanContext &context, PlanOp plan,
     auto stream = context.symbols.lookup<StreamOp>(name.getAttr());
     int64_t cores = stream ? stream.getSms().value_or(0) : 0;
     PlanStreamOp::create(builder, stream ? stream.getLoc() : plan.getLoc(),
-                         name,
-                         builder.getI64IntegerAttr(0), builder.getI64IntegerAttr(cores));
+                         name, builder.getI64IntegerAttr(0),
+                         builder.getI64IntegerAttr(cores));
   }
 }
 
@@ -147,15 +147,15 @@ LogicalResult Partition::partition(ModuleOp module) {
   SmallVector<FlatSymbolRefAttr> names;
   for (auto [i, ranks] : llvm::enumerate(classes.getClasses())) {
     std::string name = "class" + std::to_string(i);
-    plans.push_back(PlanOp::create(builder, module.getLoc(), name, ranks, 0, 0,
-                                   0, 0, 0));
+    plans.push_back(
+        PlanOp::create(builder, module.getLoc(), name, ranks, 0, 0, 0, 0, 0));
     plans.back().getBody().emplaceBlock();
     names.push_back(FlatSymbolRefAttr::get(&getContext(), name));
   }
   builder.setInsertionPoint(plans.front());
   Communicators communicators(builder);
-  PlanContext context{module,  SymbolTable(module), classes, communicators,
-                      builder, 0,                   {},      {}};
+  PlanContext context{
+      module, SymbolTable(module), classes, communicators, builder, 0, {}, {}};
   SmallVector<StateLayout> layouts;
   for (ArrayRef<int64_t> ranks : classes.getClasses())
     layouts.emplace_back(module, ranks);
@@ -192,7 +192,7 @@ LogicalResult Partition::partition(ModuleOp module) {
   }
   for (GraphOp graph : graphs)
     graph.erase();
-  module->setAttr("piper.flags", builder.getStrArrayAttr({"fresh", "reduce",
-                                                          "update", "buffers"}));
+  module->setAttr("piper.flags", builder.getStrArrayAttr(
+                                     {"fresh", "reduce", "update", "buffers"}));
   return success();
 }

@@ -65,9 +65,9 @@ private:
 };
 } // namespace
 
-Placement piper::placeBuffers(
-    llvm::ArrayRef<Extent> extents,
-    llvm::function_ref<bool(unsigned, unsigned)> mayFollow) {
+Placement
+piper::placeBuffers(llvm::ArrayRef<Extent> extents,
+                    llvm::function_ref<bool(unsigned, unsigned)> mayFollow) {
   auto byTime = llvm::to_vector(llvm::seq<unsigned>(0, extents.size()));
   llvm::stable_sort(byTime, [&](unsigned a, unsigned b) {
     return extents[a].first < extents[b].first;

@@ -29,7 +29,7 @@ struct FirstUse {
 struct BufferUses {
   BufferOp op;
   Extent extent{0, -1, -1};
-  SmallVector<FirstUse, 1> firsts; // one per stream
+  SmallVector<FirstUse, 1> firsts;  // one per stream
   SmallVector<Completion, 2> lasts; // one per line
   /// The last use is a transfer: whoever follows at once would wait for it.
   bool endsInTransfer = false;
@@ -129,14 +129,12 @@ bool EntryPlanner::isKnownDone(const BufferUses &before,
 /// A wait from `after` for the end of `before` must not deadlock, and is worth
 /// it only if the device has something else to do meanwhile: a computation that
 /// follows a transfer at once would stand still for the length of it.
-bool EntryPlanner::mayWaitFor(const BufferUses &before,
-                              const FirstUse &after) {
+bool EntryPlanner::mayWaitFor(const BufferUses &before, const FirstUse &after) {
   ActionOpInterface action = after.action;
   bool computes = isa<LaunchOp>(*action);
-  int64_t between = after.ordinal == 0
-                        ? 0
-                        : launches[after.ordinal - 1] -
-                              launches[before.extent.last];
+  int64_t between = after.ordinal == 0 ? 0
+                                       : launches[after.ordinal - 1] -
+                                             launches[before.extent.last];
   if (before.endsInTransfer && computes && between < 1)
     return false;
   return llvm::all_of(before.lasts, [&](Completion last) {
@@ -166,10 +164,10 @@ void EntryPlanner::rewrite(const Placement &placement) {
       auto found = indices.find(address.getIndex());
       int64_t base =
           found == indices.end() ? 0 : placement.offsets[found->second];
-      address = AddressAttr::get(
-          builder.getContext(), AddressSpace::arena, 0,
-          base + address.getOffset(), address.getCommunicator(),
-          address.getStride());
+      address =
+          AddressAttr::get(builder.getContext(), AddressSpace::arena, 0,
+                           base + address.getOffset(),
+                           address.getCommunicator(), address.getStride());
       changed = true;
     }
     if (changed)
@@ -195,8 +193,7 @@ int64_t EntryPlanner::run() {
   // Waits cost time, so a few per cent of memory don't justify them.
   Placement free = place(/*mayWait=*/false);
   Placement tight = place(/*mayWait=*/true);
-  const Placement &best =
-      free.peak * 100 <= tight.peak * 103 ? free : tight;
+  const Placement &best = free.peak * 100 <= tight.peak * 103 ? free : tight;
   rewrite(best);
   return best.peak;
 }

@@ -52,4 +52,18 @@ def VerifyPlanned : Pass<"piper-verify-planned", "::mlir::ModuleOp"> {
   }];
 }
 
+def ExportPlan : Pass<"piper-export-plan", "::mlir::ModuleOp"> {
+  let summary = "Writes the plan file of a planned module";
+  let options = [
+    Option<"output", "output", "std::string", "\"-\"", "path of the file, - for standard output">,
+    Option<"text", "text", "bool", "false", "readable text instead of the binary form">,
+  ];
+}
+
+def ImportPlan : Pass<"piper-import-plan", "::mlir::ModuleOp"> {
+  let summary = "Replaces the module's content by that of a plan file";
+  let options = [Option<"input", "input", "std::string", "\"-\"", "path of the file, - for standard input">];
+  let dependentDialects = ["::piper::PiperDialect"];
+}
+
 #endif // PIPER_PLAN_PASSES_TD

@@ -73,7 +73,8 @@ RankClasses::RankClasses(ModuleOp module) : classOfRank(countRanks(module)) {
 
   std::map<std::vector<int64_t>, int64_t> numbers;
   for (auto [rank, signature] : llvm::enumerate(signatures.take())) {
-    auto [it, isNew] = numbers.try_emplace(std::move(signature), numbers.size());
+    auto [it, isNew] =
+        numbers.try_emplace(std::move(signature), numbers.size());
     if (isNew)
       classes.emplace_back();
     classes[it->second].push_back(rank);

@@ -86,12 +86,11 @@ public:
   template <typename OpT, typename... Args>
   OpT emit(const ActionSite &site, const Args &...operands) {
     streams.insert(site.stream);
-    return OpT::create(
-        builder, site.loc, toAttribute(builder, operands)..., site.stream,
-        site.when,
-        site.label.empty() ? mlir::StringAttr()
-                           : builder.getStringAttr(site.label),
-        builder.getI64IntegerAttr(site.position));
+    return OpT::create(builder, site.loc, toAttribute(builder, operands)...,
+                       site.stream, site.when,
+                       site.label.empty() ? mlir::StringAttr()
+                                          : builder.getStringAttr(site.label),
+                       builder.getI64IntegerAttr(site.position));
   }
   /// Makes `after` wait for `before`, which another stream executes.
   void order(mlir::Operation *before, const ActionSite &after);

@@ -95,9 +95,9 @@ void StateWriter::addSegment(StringAttr state, StringRef slot,
   } else {
     int64_t count =
         symbols.lookup<StateOp>(state).getTensorType().getNumElements();
-    segment = SegmentAttr::get(builder.getContext(), rankClass,
-                               AddressSpace::state, at + offset * width, 0,
-                               count, {}, 0, 1, 0);
+    segment =
+        SegmentAttr::get(builder.getContext(), rankClass, AddressSpace::state,
+                         at + offset * width, 0, count, {}, 0, 1, 0);
   }
   segments[{state, builder.getStringAttr(slot)}].push_back(segment);
 }

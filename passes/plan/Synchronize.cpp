@@ -95,8 +95,8 @@ LogicalResult Synchronizer::orderAfter(const Touch &before,
   int64_t message = before.done.time - 1;
   if (!receivers.isReceivedBefore(entry.getNameAttr(), channel, message,
                                   action.getPositionAttr())) {
-    InFlightDiagnostic error = action->emitOpError(
-        "overwrites a message that is only received later");
+    InFlightDiagnostic error =
+        action->emitOpError("overwrites a message that is only received later");
     error.attachNote(before.action->getLoc()) << "sent here";
     return error;
   }
@@ -110,8 +110,7 @@ LogicalResult Synchronizer::orderAfter(const Touch &before,
 
 LogicalResult Synchronizer::run() {
   int64_t ordinal = 0;
-  for (Operation &op :
-       llvm::make_early_inc_range(entry.getBody().front())) {
+  for (Operation &op : llvm::make_early_inc_range(entry.getBody().front())) {
     auto action = dyn_cast<ActionOpInterface>(op);
     if (!action)
       continue;
@@ -125,8 +124,7 @@ LogicalResult Synchronizer::run() {
       continue;
     }
     Touch touch{&op, clocks.getNext(action), ordinal++};
-    for (const Touch &before :
-         hazards.visit(tables.getAccesses(action), touch))
+    for (const Touch &before : hazards.visit(tables.getAccesses(action), touch))
       if (failed(orderAfter(before, action)))
         return failure();
     clocks.advance(action);

@@ -15,9 +15,8 @@ public:
 
   /// Whether message `number` of a channel is received before `position`, so
   /// that waiting for its acknowledgement there cannot hold up its receiver.
-  bool isReceivedBefore(mlir::StringAttr entry,
-                        mlir::FlatSymbolRefAttr channel, int64_t number,
-                        mlir::IntegerAttr position) const;
+  bool isReceivedBefore(mlir::StringAttr entry, mlir::FlatSymbolRefAttr channel,
+                        int64_t number, mlir::IntegerAttr position) const;
 
 private:
   using Key = std::pair<mlir::Attribute, mlir::Attribute>;
@@ -28,8 +27,7 @@ private:
 /// entry need beyond those that are there. Numbers of new events begin at
 /// `numEvents`, which is raised.
 mlir::LogicalResult synchronize(EntryOp entry, const PlanTables &tables,
-                                const Receivers &receivers,
-                                int64_t &numEvents);
+                                const Receivers &receivers, int64_t &numEvents);
 
 /// All entries of all classes.
 mlir::LogicalResult synchronize(mlir::ModuleOp module);

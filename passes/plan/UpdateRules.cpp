@@ -143,19 +143,19 @@ FailureOr<Value> Formula::sgd() {
     if (Value share = numbers.get(builder, "one_minus_dampening"))
       added = mul(share, gradient);
     else if (std::optional<double> dampening = numbers.getConfig("dampening"))
-      added = *dampening == 0 ? gradient
-                              : mul(constant(1 - *dampening), gradient);
+      added =
+          *dampening == 0 ? gradient : mul(constant(1 - *dampening), gradient);
     else if (Value dampening = numbers.get(builder, "dampening"))
       added = mul(sub(constant(1), dampening), gradient);
     Value next = add(mul(*buffer, momentum), added);
     if (Value first = numbers.get(builder, "first_step")) {
-      Value isFirst = arith::CmpFOp::create(
-          builder, arith::CmpFPredicate::UNE, first, constant(0));
+      Value isFirst = arith::CmpFOp::create(builder, arith::CmpFPredicate::UNE,
+                                            first, constant(0));
       next = arith::SelectOp::create(builder, isFirst, gradient, next);
     }
     *buffer = next;
-    gradient = numbers.getFlag("nesterov") ? add(gradient, mul(momentum, next))
-                                           : next;
+    gradient =
+        numbers.getFlag("nesterov") ? add(gradient, mul(momentum, next)) : next;
   }
   return add(parameter, mul(neg(rate), gradient));
 }

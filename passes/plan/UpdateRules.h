@@ -42,7 +42,8 @@ struct UpdateElements {
 /// operations of torch.optim's single-tensor path, and returns the new
 /// parameter. Diagnoses an optimizer that lacks what its rule needs.
 ///
-/// sgd: "lr", optionally "weight_decay"; with slot "momentum_buffer": "momentum",
+/// sgd: "lr", optionally "weight_decay"; with slot "momentum_buffer":
+/// "momentum",
 ///   optionally "dampening" or "one_minus_dampening", flag "nesterov"; where
 ///   "first_step" is not 0 the buffer is started with the gradient.
 /// adam, adamw: "step_size" = lr / (1 - beta1^t), "bias_correction2_sqrt" =

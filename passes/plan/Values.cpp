@@ -21,8 +21,7 @@ std::optional<Held> GraphLowering::resolveInput(InputOp op, RankView &view,
                                                 DenseI64ArrayAttr group) {
   int64_t width = getElementBytes(op.getResult().getType().getElementType());
   ArrayRef<int64_t> shape = op.getResult().getType().getShape();
-  AddressAttr base =
-      view.getAddress(AddressSpace::input, 0, op.getIndex());
+  AddressAttr base = view.getAddress(AddressSpace::input, 0, op.getIndex());
   if (!op.getSplit()) {
     int64_t bytes = width;
     for (int64_t extent : shape)
@@ -35,8 +34,8 @@ std::optional<Held> GraphLowering::resolveInput(InputOp op, RankView &view,
   ArrayRef<int64_t> ranks = group.asArrayRef();
   int64_t position = llvm::find(ranks, view.getFirstRank()) - ranks.begin();
   Rows replica = splitRows(graph.getRows(), ranks.size(), position);
-  Rows part = splitRows(replica.size, op.getNumMicrobatches(),
-                        op.getMicrobatch());
+  Rows part =
+      splitRows(replica.size, op.getNumMicrobatches(), op.getMicrobatch());
   // All replicas of the class have as many rows, so theirs begin at equal
   // distances.
   int64_t first = replica.begin - position * replica.size + part.begin;
@@ -117,8 +116,9 @@ Held GraphLowering::getFlat(PackOp op, RankView &view) {
     return it->second;
   Held flat;
   flat.bytes = getBytes(op.getResult().getType());
-  BucketStorage *storage =
-      op.getBucketAttr() ? view.getLayout().lookup(op.getBucketAttr()) : nullptr;
+  BucketStorage *storage = op.getBucketAttr()
+                               ? view.getLayout().lookup(op.getBucketAttr())
+                               : nullptr;
   if (storage && storage->gradients >= 0)
     flat.address = view.getAddress(AddressSpace::state, storage->gradients);
   else if (flowsToReturn(op.getResult()))
@@ -163,8 +163,9 @@ void GraphLowering::fillMissing(
     PackOp op, RankView &view, const ActionSite &site,
     SmallVector<std::pair<int64_t, int64_t>> covered) {
   Held flat = getFlat(op, view);
-  BucketStorage *storage =
-      op.getBucketAttr() ? view.getLayout().lookup(op.getBucketAttr()) : nullptr;
+  BucketStorage *storage = op.getBucketAttr()
+                               ? view.getLayout().lookup(op.getBucketAttr())
+                               : nullptr;
   if (storage && storage->gradients >= 0) {
     int64_t width = getElementBytes(storage->elementType);
     BucketOp bucket = storage->bucket;
@@ -245,10 +246,10 @@ Accumulator &GraphLowering::getAccumulator(AccumulateOp op, RankView &view) {
   if (std::optional<Held> part = getPartHome(op, view))
     sum.home = *part;
   else
-    sum.home = Held{view.createBuffer(op.getLoc(), getBytes(type), "gradient",
-                                      sum.label),
-                    getBytes(type),
-                    {}};
+    sum.home = Held{
+        view.createBuffer(op.getLoc(), getBytes(type), "gradient", sum.label),
+        getBytes(type),
+        {}};
   sum.firstMode =
       sum.home.address.getSpace() == AddressSpace::state ? "fresh" : "write";
   return view.accumulators.try_emplace(op, std::move(sum)).first->second;
@@ -264,7 +265,8 @@ AddressAttr GraphLowering::getResultHome(OpResult result, int64_t bytes,
     if (auto sum = dyn_cast<AccumulateOp>(*result.user_begin()))
       if (isMadeHere(sum.getResult(), view)) {
         Accumulator &accumulator = getAccumulator(sum, view);
-        if (accumulator.firstMode == "write" && !accumulator.contributions.empty() &&
+        if (accumulator.firstMode == "write" &&
+            !accumulator.contributions.empty() &&
             accumulator.contributions.front() == result)
           return accumulator.home.address;
       }
@@ -292,7 +294,8 @@ void GraphLowering::produce(Value value, Held held, RankView &view,
       bool isFirst = sum.added++ == 0;
       if (next->second.address == sum.home.address) // written in place
         continue;
-      ActionSite addition{op.getLoc(), sum.stream, {}, sum.label, site.position};
+      ActionSite addition{
+          op.getLoc(), sum.stream, {}, sum.label, site.position};
       view.emit<PlanAccumulateOp>(
           addition, isFirst ? sum.firstMode : StringRef("add"),
           sum.home.address, next->second.address, sum.elementType,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-//===- PiperExtension.cpp - the dialect's types, and schedules ------------===//
+//===- PiperExtension.cpp - types, schedules, plan files ------------------===//
 
 #include "dialect/capi/Piper.h"
 #include "mlir/Bindings/Python/Nanobind.h"
@@ -8,6 +8,7 @@
 #include "nanobind/stl/string.h"
 #include "nanobind/stl/vector.h"
 #include "passes/capi/Piper.h"
+#include "python/bindings/PlanFunctions.h"
 #include <optional>
 #include <string>
 #include <vector>
@@ -65,13 +66,14 @@ static void addType(nb::module_ &module, const char *name,
 }
 
 NB_MODULE(_piper, module) {
-  module.doc() = "types of the Piper dialect, and schedules";
+  module.doc() = "types of the Piper dialect, schedules and plan files";
   addType(module, "BundleType", piperTypeIsABundle, piperBundleTypeGet,
           piperBundleTypeGetTypeID);
   addType(module, "TokenType", piperTypeIsAToken, piperTokenTypeGet,
           piperTokenTypeGetTypeID);
   addType(module, "MessageType", piperTypeIsAMessage, piperMessageTypeGet,
           piperMessageTypeGetTypeID);
+  addPlanFunctions(module);
   module.def("schedule", schedule, nb::arg("name"), nb::arg("stages"),
              nb::arg("microbatches"), nb::arg("ranks") = nb::none(),
              "The actions of each rank in order, each as '2F0': stage, pass, "
