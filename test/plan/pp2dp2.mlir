@@ -1,7 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-// RUN: piper-opt %s -piper-partition | FileCheck %s
+// RUN: piper-opt %s --piper-partition | FileCheck %s
+// RUN: piper-opt %s --piper-partition --verify-roundtrip -o /dev/null
+// RUN: piper-opt %s --piper-plan-pipeline | FileCheck %s --check-prefix=PLANNED
+// RUN: piper-opt %s --piper-plan-pipeline --piper-export-plan=output=%t.first -o /dev/null
+// RUN: echo 'module {}' | piper-opt --piper-import-plan=input=%t.first --piper-verify-planned --piper-export-plan=output=%t.second -o /dev/null
+// RUN: cmp %t.first %t.second
+// RUN: piper-opt %s --piper-plan-pipeline --piper-export-plan=output=%t.again -o /dev/null
+// RUN: cmp %t.first %t.again
 
 // Two stages on two replicas each, two microbatches, ZeRO-1.
+
+// Moments and reduced gradients are sharded, parameters and sums of contributions are not.
+// CHECK-DAG: piper.plan.state "w0" parameter : tensor<8x8xf32> [#piper.segment<@class0 state at 64 element 0 count 64>]
+// CHECK-DAG: piper.plan.state "w0:grad" gradient : tensor<8x8xf32> [#piper.segment<@class0 state at 576 element 0 count 32 by @[[FIRST:group.[0-9]+]] stride 32>]
+// CHECK-DAG: piper.plan.state "w1:momentum_buffer" moment : tensor<8x8xf32> [#piper.segment<@class1 state at 704 element 0 count 32 by @[[SECOND:group.[0-9]+]] stride 32>]
+// CHECK-DAG: piper.plan.input "args.0" : f32 rows 8 row_bytes 32
+// CHECK-DAG: piper.plan.scalar "group0.first_step" : f32 at 4
+// CHECK-DAG: piper.plan.communicator @[[DOWN:.*]] {{\[}}[0, 2], [1, 3]]
+// CHECK-DAG: piper.plan.communicator @[[UP:.*]] {{\[}}[2, 0], [3, 1]]
+// CHECK-DAG: piper.plan.kernel "c0_F_rows2" [64, 256, 64, 64, 3] "rrwww"
+// CHECK-DAG: piper.plan.kernel "update_sgd_group0_32" [128, 128, 128, 8, 8] "xrxrr"
+// CHECK-DAG: piper.plan.output "weight_sum" : tensor<f32> of @class1 scalar[68]
+
+// CHECK-LABEL: piper.plan @class0 ranks [0, 1]
+// CHECK: piper.plan.stream @pp_stream cores 2
+// The rows of replica p begin at row 4 p, those of microbatch 1 two rows further.
+// CHECK: piper.plan.launch "c0_F_rows2" (input 0[0 + @[[FIRST]] * 128], state[64], buffer [[Y0:[0-9]+]][0], buffer [[S0:[0-9]+]][0], buffer [[S0]][64]) on @compute label "F MB=0 stage=0"
+// CHECK-NEXT: piper.plan.send buffer [[Y0]][0] bytes 64 through @[[DOWN]] on @pp_stream label "send F MB=0 stage=0"
+// CHECK: piper.plan.launch "c0_F_rows2" (input 0[64 + @[[FIRST]] * 128]
+// CHECK: piper.plan.recv buffer [[R0:[0-9]+]][0] bytes 64 through @[[UP]]
+// CHECK: piper.plan.launch "c0_B_rows2" (buffer [[S0]][0], buffer [[S0]][64], buffer [[R0]][0], buffer [[G0:[0-9]+]][0])
+// Sums that outlive the run start afresh only if the run says so.
+// CHECK-NEXT: piper.plan.accumulate "fresh" state[320], buffer [[G0]][0] : f32 count 64
+// CHECK: piper.plan.accumulate "add" state[320]
+// CHECK: piper.plan.reduce_scatter sum state[320] to state[576] : f32 count 32 {{.*}} when "reduce"
+// A rank without loss adds zero to it.
+// CHECK-NEXT: piper.plan.fill_zero scalar[64] bytes 8
+// CHECK-NEXT: piper.plan.all_reduce sum scalar[64] to scalar[64] : f32 count 2
+// CHECK-NEXT: piper.plan.accumulate "fresh" state[0], scalar[64] : f32 count 2
+// CHECK-NEXT: piper.plan.launch "update_sgd_group0_32" (state[64 + @[[FIRST]] * 128], state[576], state[704], scalar[0], state[0]) on @compute when "update"
+// Updated parameters are gathered where they lie.
+// CHECK-NEXT: piper.plan.all_gather state[64 + @[[FIRST]] * 128] to state[64] : f32 count 32 {{.*}} when "update"
+// CHECK-NOT: piper.plan.copy
+
+// CHECK-LABEL: piper.plan @class1 ranks [2, 3]
+// The first loss is written where the sum is kept, the second added.
+// CHECK: piper.plan.launch "c1_F_rows2" ({{.*}}, scalar[64], scalar[68], buffer
+// CHECK: piper.plan.launch "c1_F_rows2"
+// CHECK-NEXT: piper.plan.accumulate "add" scalar[64]
+// CHECK-NEXT: piper.plan.accumulate "add" scalar[68]
+// CHECK-NOT: fill_zero
+// CHECK-NOT: piper.graph
+
+// PLANNED: piper.phase = "planned"
+// PLANNED: func.func @update_sgd_group0_32
+// PLANNED-LABEL: piper.plan @class0
+// PLANNED: piper.plan.launch "c0_F_rows2" {{.*}} label "F MB=0 stage=0"
+// PLANNED-NEXT: piper.plan.record [[E:[0-9]+]] on @compute
+// PLANNED-NEXT: piper.plan.wait [[E]] on @pp_stream
+// PLANNED-NEXT: piper.plan.send arena[0] bytes 64
+// The received gradient takes the place of what was sent, once that is acknowledged.
+// PLANNED: piper.plan.release 0 of
+// PLANNED-NEXT: piper.plan.recv arena[0] bytes 64
+// PLANNED-NOT: buffer {{[0-9]+}}[
 
 module attributes {piper.phase = "scheduled"} {
   piper.mesh @mesh ["pp", "dp"] [2, 2]
