@@ -238,6 +238,14 @@ public:
 
   void close() {
     nb::gil_scoped_release release;
+    std::unique_lock<std::mutex> lock(busy, std::try_to_lock);
+    if (!lock.owns_lock()) {
+      // Another thread is in a run: end that first.
+      World &world = executor->world();
+      world.abort(world.localRanks()[0], FailureKind::Interrupted,
+                  "the program was closed during a run");
+      lock.lock();
+    }
     executor->close();
   }
 

@@ -149,6 +149,8 @@ void Executor::run(const std::string &entry, uint64_t flags,
                    const Interrupt &interrupted) {
   if (closed)
     throw Error("the program is closed");
+  if (getpid() != owner)
+    throw Error("the program belongs to the process that forked this one");
   if (locals.empty())
     throw Error("the ranks have not met yet");
   std::vector<HostInput> bases = checkInputs(entry, inputs);

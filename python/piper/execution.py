@@ -82,6 +82,7 @@ class Execution:
         self._scalars = {item[0]: (number, item[1]) for number, item in enumerate(self._info["scalars"])}
         self._states = {name: (dtype, shape) for name, _, dtype, shape in self._info["states"]}
         self._closed = False
+        self._owner = os.getpid()
         self._tracing = False
         self._traced_entry: str | None = None
         timeout = _timeout()
@@ -309,7 +310,7 @@ def _watch(execution: Execution) -> None:
 def _report_exception(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
     """Tells the other processes what ends this one, then shows it as usual."""
     for execution in list(_alive):
-        if execution._is_shared and not execution._closed:
+        if execution._is_shared and not execution._closed and execution._owner == os.getpid():
             text = " ".join(str(error).split())
             execution._program.fail(f"rank {execution.ranks[0]} raised {kind.__name__}: {text}")
     _previous_hook(kind, error, traceback)
@@ -317,4 +318,5 @@ def _report_exception(kind: type[BaseException], error: BaseException, traceback
 
 def _close_all() -> None:
     for execution in list(_alive):
-        execution.close()
+        if execution._owner == os.getpid():
+            execution.close()

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <mutex>
 #include <poll.h>
+#include <unistd.h>
 
 namespace piper::runtime {
 namespace {
@@ -24,6 +25,8 @@ std::atomic<bool> lost{false};
 std::mutex mutex;
 int numGuards = 0;
 struct sigaction previous;
+/// A forked child inherits the handler, but not the memory that guards read.
+pid_t owner = 0;
 
 bool isLost(const Guard &guard) {
   int pidfd = guard.pidfd.load();
@@ -40,14 +43,15 @@ bool isLost(const Guard &guard) {
 
 void onTerminate(int number, siginfo_t *info, void *context) {
   int code = errno;
-  if (lost.load())
-    return;
-  for (const Guard &guard : guards)
-    if (isLost(guard)) {
-      errno = code;
-      return;
-    }
+  bool holdBack = false;
+  if (getpid() == owner) {
+    holdBack = lost.load();
+    for (const Guard &guard : guards)
+      holdBack = holdBack || isLost(guard);
+  }
   errno = code;
+  if (holdBack)
+    return;
   if (previous.sa_flags & SA_SIGINFO) {
     previous.sa_sigaction(number, info, context);
   } else if (previous.sa_handler == SIG_DFL) {
@@ -58,18 +62,29 @@ void onTerminate(int number, siginfo_t *info, void *context) {
   }
 }
 
+bool isInstalled(const struct sigaction &action) {
+  return (action.sa_flags & SA_SIGINFO) && action.sa_sigaction == onTerminate;
+}
+
+void install() {
+  struct sigaction current, action = {};
+  if (sigaction(SIGTERM, nullptr, &current) != 0 || isInstalled(current))
+    return;
+  previous = current;
+  action.sa_sigaction = onTerminate;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  sigaction(SIGTERM, &action, nullptr);
+}
+
 } // namespace
 
 void guardTermination(int pidfd, uint32_t rank, const RankHeader &peer,
                       const RankHeader &own) {
   std::lock_guard<std::mutex> lock(mutex);
-  if (numGuards++ == 0) {
-    struct sigaction action = {};
-    action.sa_sigaction = onTerminate;
-    action.sa_flags = SA_SIGINFO | SA_RESTART;
-    sigemptyset(&action.sa_mask);
-    sigaction(SIGTERM, &action, &previous);
-  }
+  owner = getpid();
+  ++numGuards;
+  install();
   for (Guard &guard : guards) {
     if (guard.pidfd.load() >= 0)
       continue;
@@ -90,9 +105,14 @@ void unguardTermination(int pidfd) {
     return;
   // Put back what was there, unless the host installed its own meanwhile.
   struct sigaction current;
-  if (sigaction(SIGTERM, nullptr, &current) == 0 &&
-      (current.sa_flags & SA_SIGINFO) && current.sa_sigaction == onTerminate)
+  if (sigaction(SIGTERM, nullptr, &current) == 0 && isInstalled(current))
     sigaction(SIGTERM, &previous, nullptr);
+}
+
+void renewTerminationGuard() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (numGuards > 0)
+    install();
 }
 
 void announceLoss() { lost.store(true); }

@@ -17,6 +17,10 @@ void guardTermination(int pidfd, uint32_t rank, const RankHeader &peer,
                       const RankHeader &own);
 void unguardTermination(int pidfd);
 
+/// Puts the guard back where the host installed a handler of its own since;
+/// that one is called where the guard does not hold the signal back.
+void renewTerminationGuard();
+
 /// From now on SIGTERM is ignored: this process ends by itself.
 void announceLoss();
 

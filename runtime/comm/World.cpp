@@ -3,6 +3,7 @@
 
 #include "runtime/Error.h"
 #include "runtime/comm/Diagnosis.h"
+#include "runtime/comm/Termination.h"
 #include "runtime/comm/Watcher.h"
 
 #include <algorithm>
@@ -128,6 +129,8 @@ uint32_t World::beginRun(const std::string &entry) {
   if (it == entries.end() || *it != entry)
     throw Error("the program has no entry '" + entry + "'");
   throwIfAborted();
+  if (watcher)
+    renewTerminationGuard();
   uint32_t run = runNumber.load() + 1;
   for (uint32_t rank = 0; rank < size(); ++rank)
     if (leftBefore(rank, run)) {

@@ -394,3 +394,35 @@ def test_sigterm_alone_ends_a_rank_as_usual(folder):
     job.wait()
     assert job.code(0) == -signal.SIGTERM
     job.check_survivors(0, r"rank 0 \(process \d+\) died")
+
+
+def test_a_forked_child_leaves_the_job_alone(kernels):
+    """What a data loader's worker does: it may end, and use the program only to find out that it is not its own."""
+    execution = Execution(sum_of_exponentials().encode(), {"kernels": kernels}, local=True)
+    x = torch.ones(WORLD, 64)
+    execution.run("step", (), [x])
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            execution.run("step", (), [x])
+        except RuntimeError as error:
+            code = 0 if "belongs to the process that forked this one" in str(error) else 2
+        execution.close()
+        os._exit(code)
+    assert os.waitpid(child, 0)[1] == 0
+    execution.run("step", (), [x])
+    execution.close()
+
+
+def test_an_interrupted_run_raises_keyboard_interrupt(kernels):
+    actions = [Action("launch", [], [0], "pause")] * 10000
+    plan = Plan(1, [RankClass([0], {"step": [actions]}, ["compute"])], kernels=[("pause", 0, [])])
+    execution = Execution(plan.encode(), {"kernels": kernels}, local=True)
+    timer = threading.Timer(0.5, lambda: os.kill(os.getpid(), signal.SIGINT))
+    timer.start()
+    begin = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        execution.run("step")
+    assert time.monotonic() - begin < 10
+    execution.close()
