@@ -40,6 +40,7 @@ static LogicalResult verifyLayout(BucketOp bucket,
                                   SymbolTableCollection &symbols) {
   Type elementType;
   int64_t end = 0;
+  int64_t elements = bucket.getElements();
   for (auto [reference, offset] :
        llvm::zip(bucket.getStates().getAsRange<FlatSymbolRefAttr>(),
                  bucket.getOffsets())) {
@@ -64,12 +65,16 @@ static LogicalResult verifyLayout(BucketOp bucket,
                           << reference << " to start at " << end
                           << " or later, got " << offset,
                       state, "the state is here");
+    // Written so that no sum can overflow.
+    int64_t numElements = type.getNumElements();
+    if (numElements > elements - offset)
+      return withNote(bucket.emitOpError("expected the states to end within ")
+                          << elements << " elements, got " << numElements
+                          << " from " << offset << " on",
+                      state, "the state is here");
     elementType = type.getElementType();
-    end = offset + type.getNumElements();
+    end = offset + numElements;
   }
-  if (end > static_cast<int64_t>(bucket.getElements()))
-    return bucket.emitOpError("expected the states to end within ")
-           << bucket.getElements() << " elements, got " << end;
   return success();
 }
 

@@ -4,6 +4,7 @@
 #include "dialect/Verification.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
+#include <limits>
 #include <numeric>
 
 using namespace mlir;
@@ -69,8 +70,9 @@ LogicalResult ChunkOp::verify() {
   }
   for (ArrayRef<int64_t> counts : {getOperandCounts(), getResultCounts()})
     for (int64_t count : counts)
-      if (count < 0)
-        return emitOpError("expected counts of at least 0, got ") << count;
+      if (count < 0 || count > std::numeric_limits<int32_t>::max())
+        return emitOpError("expected counts from 0 to 2147483647, got ")
+               << count;
   return success();
 }
 

@@ -132,13 +132,14 @@ def Piper_BucketOp
     - `states` are `piper.state` symbols of one element type, at least one; with `optimizer`, trainable.
     - no two buckets that share a rank hold the same state.
     - one offset per state; states do not overlap, are in ascending order and end within `elements`.
-    - `padded` is at least `elements` and a multiple of the number of ranks.
+    - `elements` is positive; `padded` is at least `elements` and a multiple of the number of ranks.
     - `ranks` are distinct and inside the mesh, at least one.
     - `shard_grads` needs `shard_optimizer`; `shard_params` needs `shard_grads`.
     - `optimizer`, `gather_stream` and `reduce_stream` name operations of these kinds.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, FlatSymbolRefArrayAttr:$states,
-                       DenseI64ArrayAttr:$offsets, I64Attr:$elements, I64Attr:$padded,
+                       DenseI64ArrayAttr:$offsets, ConfinedAttr<I64Attr, [IntPositive]>:$elements,
+                       ConfinedAttr<I64Attr, [IntPositive]>:$padded,
                        DenseI64ArrayAttr:$ranks, OptionalAttr<FlatSymbolRefAttr>:$optimizer,
                        UnitAttr:$shard_params, UnitAttr:$shard_grads, UnitAttr:$shard_optimizer,
                        OptionalAttr<FlatSymbolRefAttr>:$gather_stream,
@@ -177,7 +178,7 @@ def Piper_ChunkOp : Piper_SymbolOp<"chunk", [DeclareOpInterfaceMethods<SymbolUse
     - every `function` is a `func.func` with as many arguments as `operand_counts` adds up to, and results
       likewise.
     - arguments and results are ranked tensors; all members agree in their ranks and element types.
-    - counts are at least 0 (an empty bundle).
+    - counts are from 0 (an empty bundle) to 2^31 - 1.
   }];
   let arguments = (ins SymbolNameAttr:$sym_name, Piper_PassKind:$pass,
                        DenseI64ArrayAttr:$operand_counts, DenseI64ArrayAttr:$result_counts,

@@ -800,6 +800,16 @@ piper.graph @step rows 4 {
 piper.graph @step rows 4 {
   %both = piper.pack () : () -> tensor<2xf32>
   %v = piper.input "v" 0 : tensor<4xf32>
+  // expected-error @+1 {{attribute 'state' failed to satisfy constraint: flat symbol reference attribute}}
+  %a, %t = piper.accumulate @w::@v (%v) : tensor<4xf32> -> tensor<4xf32>
+  piper.return %both : tensor<2xf32>
+}
+
+// -----
+
+piper.graph @step rows 4 {
+  %both = piper.pack () : () -> tensor<2xf32>
+  %v = piper.input "v" 0 : tensor<4xf32>
   %s = piper.input "s" 1 : tensor<f32>
   // expected-error @+1 {{expected one part per state, got 1 parts of 2 states}}
   %p = piper.pack @bucket0 [@w, @b] (%v) : (tensor<4xf32>) -> tensor<8xf32>

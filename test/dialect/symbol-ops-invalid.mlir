@@ -228,7 +228,23 @@ piper.bucket @bucket0 [@w] offsets [-1] elements 6 padded 6 ranks [0]
 
 piper.mesh @mesh ["dp"] [2]
 piper.state @w : tensor<4xf32> parameter trainable ["w"]
-// expected-error @+1 {{expected the states to end within 4 elements, got 5}}
+// expected-error @+1 {{attribute 'elements' failed to satisfy constraint: 64-bit signless integer attribute whose value is positive}}
+piper.bucket @bucket0 [@w] offsets [0] elements 0 padded 4 ranks [0]
+
+// -----
+
+piper.mesh @mesh ["dp"] [2]
+// expected-note @+1 {{the state is here}}
+piper.state @w : tensor<4xf32> parameter trainable ["w"]
+// expected-error @+1 {{expected the states to end within 4 elements, got 4 from 9223372036854775807 on}}
+piper.bucket @bucket0 [@w] offsets [9223372036854775807] elements 4 padded 4 ranks [0]
+
+// -----
+
+piper.mesh @mesh ["dp"] [2]
+// expected-note @+1 {{the state is here}}
+piper.state @w : tensor<4xf32> parameter trainable ["w"]
+// expected-error @+1 {{expected the states to end within 4 elements, got 4 from 1 on}}
 piper.bucket @bucket0 [@w] offsets [1] elements 4 padded 4 ranks [0]
 
 // -----
@@ -333,12 +349,17 @@ piper.chunk @c F operands [1] results [1] [{binding = {rows = 4}, function = @f}
 
 // -----
 
-// expected-error @+1 {{expected counts of at least 0, got -1}}
+// expected-error @+1 {{expected counts from 0 to 2147483647, got -1}}
 piper.chunk @c F operands [1, -1] results [1] [{binding = {rows = 4}, function = @f}]
 
 // -----
 
-// expected-error @+1 {{expected counts of at least 0, got -2}}
+// expected-error @+1 {{expected counts from 0 to 2147483647, got 9223372036854775807}}
+piper.chunk @c F operands [9223372036854775807] results [1] [{binding = {rows = 4}, function = @f}]
+
+// -----
+
+// expected-error @+1 {{expected counts from 0 to 2147483647, got -2}}
 piper.chunk @c F operands [1] results [-2] [{binding = {rows = 4}, function = @f}]
 
 // -----
