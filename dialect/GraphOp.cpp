@@ -33,12 +33,13 @@ LogicalResult GraphOp::verifyRegions() {
   if (!isa<ReturnOp>(block.back()))
     return emitOpError("expected to end in piper.return, got ")
            << block.back().getName();
-  llvm::DenseMap<int64_t, InputOp> inputs;
+  llvm::DenseMap<Attribute, InputOp> inputs;
   llvm::DenseMap<Attribute, Operation *> writes;
   llvm::DenseMap<std::pair<Attribute, Attribute>, Operation *> sums;
   for (Operation &op : block) {
     if (auto input = dyn_cast<InputOp>(op)) {
-      InputOp first = inputs.try_emplace(input.getIndex(), input).first->second;
+      InputOp first =
+          inputs.try_emplace(input.getIndexAttr(), input).first->second;
       if (failed(verifySameInput(input, first)))
         return failure();
     } else if (auto write = dyn_cast<WriteOp>(op)) {
