@@ -134,9 +134,9 @@ LogicalResult PlanRecvOp::verify() {
   return verifySize(*this, "bytes", getBytes());
 }
 LogicalResult ReleaseOp::verify() {
-  if (getMessage() < 0)
+  if (int64_t(getMessage()) < 0)
     return emitOpError("expected a message of at least 0, got ")
-           << getMessage();
+           << int64_t(getMessage());
   return success();
 }
 LogicalResult PlanAllReduceOp::verify() {
@@ -149,8 +149,9 @@ LogicalResult PlanAllGatherOp::verify() {
   return verifySize(*this, "count", getCount());
 }
 LogicalResult PlanBroadcastOp::verify() {
-  if (getRoot() < 0)
-    return emitOpError("expected a root of at least 0, got ") << getRoot();
+  if (int64_t(getRoot()) < 0)
+    return emitOpError("expected a root of at least 0, got ")
+           << int64_t(getRoot());
   return verifySize(*this, "count", getCount());
 }
 LogicalResult PlanAllToAllOp::verify() {

@@ -141,8 +141,8 @@ LogicalResult PlanStateOp::verify() {
 }
 
 LogicalResult PlanInputOp::verify() {
-  if (getRows() <= 0)
-    return emitOpError("expected at least one row, got ") << getRows();
+  if (int64_t(getRows()) <= 0)
+    return emitOpError("expected at least one row, got ") << int64_t(getRows());
   return verifyNotNegative(*this, {{"row bytes", getRowBytes()}});
 }
 
@@ -152,9 +152,9 @@ LogicalResult PlanScalarOp::verify() {
       !type.isSignlessInteger(64))
     return emitOpError("expected f32, f64, i32 or i64, got ") << type;
   int64_t width = type.getIntOrFloatBitWidth() / 8;
-  if (getOffset() < 0 || getOffset() % width != 0)
+  if (int64_t(getOffset()) < 0 || getOffset() % width != 0)
     return emitOpError("expected an offset that is a multiple of ")
-           << width << ", got " << getOffset();
+           << width << ", got " << int64_t(getOffset());
   return success();
 }
 
@@ -240,14 +240,16 @@ LogicalResult EntryOp::verify() {
 }
 
 LogicalResult BufferOp::verify() {
-  if (getNumber() < 0 || getBytes() <= 0)
+  if (int64_t(getNumber()) < 0 || int64_t(getBytes()) <= 0)
     return emitOpError("expected a number of at least 0 and positive bytes");
   bool placed = getOffset().has_value();
   if (placed != getFirst().has_value() || placed != getLast().has_value())
     return emitOpError("expected offset, first and last together");
-  if (placed &&
-      (*getOffset() < 0 || *getFirst() < 0 || *getLast() < *getFirst()))
+  if (!placed)
+    return success();
+  int64_t offset = *getOffset(), first = *getFirst(), last = *getLast();
+  if (offset < 0 || first < 0 || last < first)
     return emitOpError("expected 0 <= first <= last, got ")
-           << *getFirst() << " and " << *getLast();
+           << first << " and " << last;
   return success();
 }

@@ -270,6 +270,7 @@ SmallVector<unsigned> OrderGraph::findCycle() {
   }
   SmallVector<unsigned> cycle(path.begin() + place[node], path.end());
   std::reverse(cycle.begin(), cycle.end());
+  std::rotate(cycle.begin(), llvm::min_element(cycle), cycle.end());
   return cycle;
 }
 
