@@ -103,29 +103,3 @@ std::vector<Event> EventGraph::findCycle() const {
   std::reverse(cycle.begin(), cycle.end());
   return cycle;
 }
-
-Precedence::Precedence(const EventGraph &graph,
-                       const std::vector<uint32_t> &chains)
-    : chain(chains), position(graph.size()) {
-  for (uint32_t c : chain)
-    numChains = std::max<size_t>(numChains, c + 1);
-  clocks.resize(graph.size() * numChains);
-  std::vector<uint32_t> lengths(numChains);
-  std::optional<std::vector<Event>> order = graph.sort();
-  if (!order)
-    return;
-  for (Event event : *order) {
-    position[event] = ++lengths[chain[event]];
-    const uint32_t *own = &clocks[event * numChains];
-    for (Event next : graph.getSuccessors(event)) {
-      uint32_t *clock = &clocks[next * numChains];
-      for (size_t c = 0; c < numChains; ++c)
-        clock[c] = std::max(clock[c], own[c]);
-      clock[chain[event]] = std::max(clock[chain[event]], position[event]);
-    }
-  }
-}
-
-bool Precedence::precedes(Event before, Event after) const {
-  return clocks[after * numChains + chain[before]] >= position[before];
-}

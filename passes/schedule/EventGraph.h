@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===- EventGraph.h - what must happen before what --------------*- C++ -*-===//
 //
-// Events and the happens-before edges between them. Plain C++: scheduling, the
-// verifiers and memory planning all ask it the same two questions, whether
-// there is a cycle (a deadlock) and whether one event precedes another (a race
-// if it does not).
+// Events and the happens-before edges between them, in plain C++. Whoever
+// orders or proves something asks it the same two questions: an order that
+// respects all edges, or the cycle that forbids one (a deadlock).
 //
 //===----------------------------------------------------------------------===//
 
@@ -49,26 +48,6 @@ public:
 
 private:
   std::vector<std::vector<Event>> successors;
-};
-
-/// Answers "does a precede b" in constant time for events that lie on few
-/// chains (a chain is a stream of a rank: its events are totally ordered).
-class Precedence {
-public:
-  /// `chain[e]` is the chain of event e. The graph must be acyclic, and events
-  /// of one chain ordered by its edges.
-  Precedence(const EventGraph &graph, const std::vector<uint32_t> &chain);
-
-  /// Whether `before` ends before `after` begins.
-  bool precedes(EventGraph::Event before, EventGraph::Event after) const;
-
-private:
-  size_t numChains = 0;
-  std::vector<uint32_t> chain;
-  /// Position of an event on its chain, from 1.
-  std::vector<uint32_t> position;
-  /// clocks[e * numChains + c]: the last position of chain c that precedes e.
-  std::vector<uint32_t> clocks;
 };
 
 } // namespace piper::schedule
