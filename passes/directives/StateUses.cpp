@@ -20,6 +20,7 @@ public:
 private:
   LogicalResult matchDirectives(const NodeIndex &graph, ReplicateOp directive);
   LogicalResult verifyReplicated(ComputeOp node);
+  LogicalResult verifySources(GraphOp graph);
   void collectReads(GraphOp graph);
   void collectGradients(GraphOp graph);
   void addGroup(StateUse &use, ComputeOp node);
@@ -72,6 +73,35 @@ LogicalResult UseCollector::verifyReplicated(ComputeOp node) {
     if (matches(place.getFilter(), node))
       error.attachNote(place.getLoc()) << "placed here";
   return error;
+}
+
+/// Sums and writes take place on the group that made the value.
+LogicalResult UseCollector::verifySources(GraphOp graph) {
+  auto verify = [](Operation *op, Value value) -> LogicalResult {
+    if (isa_and_present<ComputeOp, AccumulateOp>(value.getDefiningOp()))
+      return success();
+    InFlightDiagnostic error =
+        op->emitOpError("expected a value that a node makes");
+    error.attachNote(value.getLoc()) << "this value is not made on a group";
+    return error;
+  };
+  Block &body = graph.getBody().front();
+  for (auto accumulate : body.getOps<AccumulateOp>())
+    for (Value contribution : accumulate.getContributions())
+      if (failed(verify(accumulate, contribution)))
+        return failure();
+  for (auto write : body.getOps<WriteOp>()) {
+    auto read = write.getValue().getDefiningOp<ReadOp>();
+    bool isUnchanged = read && read.getSourceAttr() == write.getTargetAttr();
+    if (!isUnchanged && !write.getValue().getDefiningOp<InputOp>() &&
+        failed(verify(write, write.getValue())))
+      return failure();
+  }
+  Operation *terminator = body.getTerminator();
+  for (Value value : terminator->getOperands())
+    if (failed(verify(terminator, value)))
+      return failure();
+  return success();
 }
 
 StateUse *UseCollector::lookup(FlatSymbolRefAttr name) {
@@ -148,6 +178,9 @@ FailureOr<StateUses> UseCollector::run() {
     for (ComputeOp node : graph.getNodes())
       if (failed(verifyReplicated(node)))
         return failure();
+  for (auto graph : module.getOps<GraphOp>())
+    if (failed(verifySources(graph)))
+      return failure();
   for (auto graph : module.getOps<GraphOp>())
     collectReads(graph);
   for (auto graph : module.getOps<GraphOp>())

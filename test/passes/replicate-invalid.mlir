@@ -37,3 +37,22 @@ module {
     piper.replicate {} on [0, 1] {shard_optimizer}
   }
 }
+
+// -----
+
+module {
+  piper.mesh @mesh ["dp"] [1]
+  piper.state @a : tensor<4xf32> buffer ["a"]
+  piper.state @b : tensor<4xf32> buffer ["b"]
+  piper.chunk @c_F F operands [1] results [1, 1] [{binding = {rows = 4 : i64}, function = @c_F_rows4}]
+  func.func private @c_F_rows4(tensor<4x4xf32>) -> (tensor<f32>, tensor<f32>)
+  piper.graph @step rows 4 {
+    %x = piper.input "args.0" 0 split : tensor<?x4xf32>
+    // expected-note @below {{this value is not made on a group}}
+    %b = piper.read @b : tensor<4xf32>
+    %loss, %weight, %t1 = piper.compute @c_F(%x) F {stage = 0 : i64} : (tensor<?x4xf32>) -> (tensor<f32>, tensor<f32>)
+    // expected-error @below {{expected a value that a node makes}}
+    piper.write @a, %b : tensor<4xf32>
+    piper.return %loss, %weight : tensor<f32>, tensor<f32>
+  }
+}
