@@ -23,6 +23,12 @@ bool Validator::maxPosition(uint32_t cls, int64_t communicator,
                             uint32_t &position) {
   if (communicator < 0 || !checkCommunicator(uint64_t(communicator)))
     return fail("expected a communicator, got " + std::to_string(communicator));
+  uint64_t key = uint64_t(cls) << 32 | uint64_t(communicator);
+  auto known = maxPositions.find(key);
+  if (known != maxPositions.end()) {
+    position = known->second;
+    return true;
+  }
   position = 0;
   for (uint32_t rank : plan.classes[cls].ranks) {
     Member member = this->member(uint64_t(communicator), rank);
@@ -32,6 +38,7 @@ bool Validator::maxPosition(uint32_t cls, int64_t communicator,
                   plan.communicators[communicator].name + "'");
     position = std::max(position, member.position);
   }
+  maxPositions.emplace(key, position);
   return true;
 }
 
@@ -169,17 +176,19 @@ bool Validator::checkCollective(const Action &action, uint32_t cls,
   if (!maxPosition(cls, int64_t(action.imm[0]), position))
     return false;
   CollectiveOperands operands = collectiveOperands(action);
+  uint64_t largest = 0;
   for (uint32_t rank : plan.classes[cls].ranks) {
     uint32_t size = member(operands.communicator, rank).groupSize;
     if (action.imm[4] >= size)
       return fail("root " + std::to_string(action.imm[4]) +
                   " is not a position in a group of " + std::to_string(size));
-    for (size_t i = 0; i < 2; ++i)
-      if (!checkAddress(action.addresses[i], cls, stream,
-                        extent(plan, action, i, size),
-                        byteWidth(operands.dtype)))
-        return false;
+    largest = std::max<uint64_t>(largest, size);
   }
+  for (size_t i = 0; i < 2; ++i)
+    if (!checkAddress(action.addresses[i], cls, stream,
+                      extent(plan, action, i, largest),
+                      byteWidth(operands.dtype)))
+      return false;
   for (const Address &address : action.addresses)
     if (address.space == Space::Input || address.space == Space::Workspace)
       return fail("expected an address in arena, state or scalar memory");

@@ -69,6 +69,7 @@ private:
   bool checkAddress(const Address &address, uint32_t rankClass, uint32_t stream,
                     uint64_t bytes, uint64_t alignment);
   bool checkCommunicator(uint64_t communicator);
+  Member member(uint64_t communicator, uint32_t rank) const;
   /// Largest position that ranks of the class have; all must be members.
   bool maxPosition(uint32_t rankClass, int64_t communicator,
                    uint32_t &position);
@@ -79,7 +80,8 @@ private:
   std::vector<int32_t> rankClass;
   /// By communicator and rank; sparse, so that it is no larger than the plan.
   std::vector<std::unordered_map<uint32_t, Member>> members;
-  Member member(uint64_t communicator, uint32_t rank) const;
+  /// Results of maxPosition by class and communicator.
+  std::unordered_map<uint64_t, uint32_t> maxPositions;
 };
 
 } // namespace piper::plan

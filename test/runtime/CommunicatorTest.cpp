@@ -158,8 +158,6 @@ void messages(RankContext &rank) {
   Communicator &in = rank.communicator(1 + previous);
   for (uint32_t run = 1; run <= 20; ++run) {
     out.beginRun(run, 0);
-    if (rank.size > 2)
-      in.beginRun(run, 0);
     for (uint32_t k = 0; k < kMessages; ++k) {
       char *buffer = rank.arena + k * 8192;
       std::memset(buffer, int(rank.rank * 50 + run + k), k * 1000);

@@ -2,9 +2,9 @@
 //
 // Objects made by the compiler run; anything else is refused with a reason and
 // without harm. Arguments: the paths of the objects.
+#include "runtime/cpu/ObjectLoader.h"
 #include "Check.h"
 #include "runtime/Error.h"
-#include "runtime/cpu/ObjectLoader.h"
 
 #include <cmath>
 #include <elf.h>
@@ -70,7 +70,8 @@ void keepsCodeReadOnly() {
 
 void refuses() {
   CHECK_CONTAINS(refusal(objects["Constructor"]), "object 'k.o': section '");
-  CHECK_CONTAINS(refusal(objects["Constructor"]), "runs code when it is loaded");
+  CHECK_CONTAINS(refusal(objects["Constructor"]),
+                 "runs code when it is loaded");
   CHECK_CONTAINS(refusal(objects["ThreadLocal"]), "is thread-local");
   CHECK_CONTAINS(refusal(objects["Unknown"]),
                  "refers to 'system', which kernels may not use");
@@ -81,7 +82,8 @@ void refuses() {
   CHECK_CONTAINS(refusal(bytes), "expected a relocatable x86-64 file");
   header->e_machine = EM_X86_64;
   header->e_type = ET_DYN;
-  CHECK_CONTAINS(refusal(bytes), "expected a relocatable x86-64 file, got type");
+  CHECK_CONTAINS(refusal(bytes),
+                 "expected a relocatable x86-64 file, got type");
 }
 
 /// Whatever is damaged, loading ends in an object or in an Error, never in a
