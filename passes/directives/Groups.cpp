@@ -35,8 +35,8 @@ DenseI64ArrayAttr piper::getSortedRanks(MLIRContext *context,
 }
 
 bool piper::isCovered(ArrayRef<int64_t> ranks, ArrayRef<int64_t> devices) {
-  return llvm::all_of(
-      ranks, [&](int64_t rank) { return llvm::is_contained(devices, rank); });
+  llvm::DenseSet<int64_t> all(llvm::from_range, devices);
+  return llvm::all_of(ranks, [&](int64_t rank) { return all.contains(rank); });
 }
 
 std::string piper::describe(ArrayRef<int64_t> ranks) {

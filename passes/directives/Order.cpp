@@ -80,7 +80,7 @@ static Nodes getEnds(ArrayRef<ComputeOp> nodes, bool last) {
 }
 
 static bool shareRank(ComputeOp a, ComputeOp b) {
-  if (!a.getRanks() || !b.getRanks())
+  if (a.getRanksAttr() == b.getRanksAttr() || !a.getRanks() || !b.getRanks())
     return true;
   return llvm::any_of(*a.getRanks(), [&](int64_t rank) {
     return llvm::is_contained(*b.getRanks(), rank);

@@ -38,8 +38,13 @@ private:
 /// A directive is about the groups that lie in its devices.
 LogicalResult UseCollector::matchDirectives(const NodeIndex &graph,
                                             ReplicateOp directive) {
+  // Groups are few and may be large.
+  llvm::DenseMap<Attribute, bool> covered;
   for (ComputeOp node : graph.match(directive.getFilter())) {
-    if (!isCovered(*node.getRanks(), directive.getDevices()))
+    auto [it, isNew] = covered.try_emplace(node.getRanksAttr());
+    if (isNew)
+      it->second = isCovered(*node.getRanks(), directive.getDevices());
+    if (!it->second)
       continue;
     ReplicateOp &found = replicated[node];
     if (found) {

@@ -29,12 +29,14 @@ struct RankClasses {
 
   /// The classes that a group is made of, by group.
   llvm::DenseMap<Attribute, SmallVector<unsigned>> ofGroup;
+  llvm::DenseMap<int64_t, unsigned> ofRank;
   /// The lowest rank of each class stands for it.
   SmallVector<int64_t> firstRank;
 };
 
 /// Begin and end of one operation on one class.
 struct Span {
+  unsigned rankClass;
   EventGraph::Event begin, end;
 };
 
@@ -45,8 +47,10 @@ public:
 
 private:
   void addOp(SchedulableOpInterface op);
-  void addOrder(SchedulableOpInterface op, unsigned rankClass, Span span);
+  void addOrder(SchedulableOpInterface op, Span span);
   void addRendezvous(ArrayRef<Span> members);
+  using ClassPairs = llvm::SmallSetVector<std::pair<unsigned, unsigned>, 2>;
+  ClassPairs pairClasses(SendOp send) const;
   void addMessages(EventGraph &graph, bool sendsWait) const;
   LogicalResult report(ArrayRef<EventGraph::Event> cycle, bool sendsWait);
 
@@ -55,7 +59,7 @@ private:
   EventGraph events;
   /// What each event is: an operation on a class.
   SmallVector<std::pair<Operation *, unsigned>> labels;
-  llvm::DenseMap<Operation *, SmallVector<Span>> spans;
+  llvm::MapVector<Operation *, SmallVector<Span>> spans;
   /// Operations whose results an operation that runs nowhere (a view) stands
   /// for.
   llvm::DenseMap<Operation *, SmallVector<Operation *>> behind;
@@ -76,6 +80,7 @@ RankClasses::RankClasses(ArrayRef<Attribute> groups) {
     auto same = llvm::find_if(known, [&](const llvm::BitVector *other) {
       return *other == membership;
     });
+    ofRank[rank] = same - known.begin();
     if (same != known.end())
       continue;
     for (unsigned number : membership.set_bits())
@@ -94,18 +99,17 @@ DeadlockProof::DeadlockProof(GraphOp graph) : graph(graph) {
 }
 
 /// Order on one class: stream, operands and tokens.
-void DeadlockProof::addOrder(SchedulableOpInterface op, unsigned rankClass,
-                             Span span) {
+void DeadlockProof::addOrder(SchedulableOpInterface op, Span span) {
   events.addEdge(span.begin, span.end);
   auto [last, isFirst] =
-      lastOnStream.try_emplace({op.getStreamAttr(), rankClass}, span.end);
+      lastOnStream.try_emplace({op.getStreamAttr(), span.rankClass}, span.end);
   if (!isFirst) {
     events.addEdge(last->second, span.begin);
     last->second = span.end;
   }
   for (Operation *producer : behind[op])
     for (Span made : spans.lookup(producer))
-      if (labels[made.end].second == rankClass)
+      if (made.rankClass == span.rankClass)
         events.addEdge(made.end, span.begin);
 }
 
@@ -121,9 +125,9 @@ void DeadlockProof::addRendezvous(ArrayRef<Span> members) {
 void DeadlockProof::addOp(SchedulableOpInterface op) {
   SmallVector<Span> members;
   for (unsigned rankClass : classes->ofGroup.lookup(op.getRanksAttr())) {
-    Span span{events.addEvent(), events.addEvent()};
+    Span span{rankClass, events.addEvent(), events.addEvent()};
     labels.append(2, {op, rankClass});
-    addOrder(op, rankClass, span);
+    addOrder(op, span);
     members.push_back(span);
   }
   bool isMessage = isa<SendOp, RecvOp>(op.getOperation());
@@ -133,16 +137,31 @@ void DeadlockProof::addOp(SchedulableOpInterface op) {
   spans[op] = std::move(members);
 }
 
+/// The classes of the two sides, position by position.
+DeadlockProof::ClassPairs DeadlockProof::pairClasses(SendOp send) const {
+  ClassPairs pairs;
+  for (auto [from, to] : llvm::zip_equal(*send.getRanks(), send.getTo()))
+    pairs.insert({classes->ofRank.lookup(from), classes->ofRank.lookup(to)});
+  return pairs;
+}
+
+static Span getSpan(ArrayRef<Span> spans, unsigned rankClass) {
+  return *llvm::find_if(spans,
+                        [&](Span span) { return span.rankClass == rankClass; });
+}
+
 void DeadlockProof::addMessages(EventGraph &graph, bool sendsWait) const {
   for (const auto &[op, sent] : spans) {
     auto send = dyn_cast<SendOp>(op);
     if (!send)
       continue;
-    Operation *recv = *send.getMessage().user_begin();
-    for (auto [from, to] : llvm::zip(sent, spans.lookup(recv))) {
-      graph.addEdge(from.begin, to.end);
+    ArrayRef<Span> received =
+        spans.find(*send.getMessage().user_begin())->second;
+    for (auto [from, to] : pairClasses(send)) {
+      Span sending = getSpan(sent, from), receiving = getSpan(received, to);
+      graph.addEdge(sending.begin, receiving.end);
       if (sendsWait)
-        graph.addEdge(to.begin, from.end);
+        graph.addEdge(receiving.begin, sending.end);
     }
   }
 }
