@@ -7,12 +7,10 @@ import random
 
 import pytest
 from made_up_models import Model, imported_module
-from symbolic_cluster import Cluster, Deadlock, graph_named, part_rows
-from test_schedule_pipeline import directives
-
 from piper._mlir import ir
 from piper._mlir.passmanager import PassManager
-
+from symbolic_cluster import Cluster, Deadlock, graph_named, part_rows
+from test_schedule_pipeline import directives
 
 MOVED = ("piper.send", "piper.recv", "piper.all_reduce", "piper.reduce_scatter", "piper.all_gather")
 
