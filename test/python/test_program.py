@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""A program as its user holds it: steps, accumulation, evaluation, gradients, state, saving, and what is refused."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import piper
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c = nn.Linear(8, 16), nn.Linear(16, 16), nn.Linear(16, 4, bias=False)
+        self.norm = nn.LayerNorm(16)
+        self.unused = nn.Parameter(torch.ones(3))
+        self.register_buffer("calls", torch.zeros((), dtype=torch.int64))
+
+    def forward(self, x, *, scale=1.0):
+        with piper.annotate("stage"):
+            self.calls += 1
+            h = torch.tanh(self.a(x))
+        with piper.annotate("stage"):
+            return self.c(self.norm(torch.tanh(self.b(h)))) * scale
+
+
+def make():
+    torch.manual_seed(0)
+    return Model()
+
+
+def batch(seed, rows=10):
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(rows, 8, generator=generator), torch.randint(4, (rows,), generator=generator)
+
+
+def optimizer_of(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def compile_(model, optimizer=None, strategy=None, loss=F.cross_entropy, example=None):
+    return piper.compile(model, loss, example or batch(0), strategy=strategy, optimizer=optimizer, progress=False)
+
+
+def close(a, b):
+    torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+STRATEGIES = {
+    "one rank": lambda: None,
+    "pp2 x dp2": lambda: piper.strategies.pipeline(piper.Mesh(pp=2, dp=2), microbatches=2, zero=1),
+}
+
+
+@pytest.fixture(params=STRATEGIES)
+def strategy(request):
+    return STRATEGIES[request.param]()
+
+
+def test_training_equals_pytorch_and_leaves_the_model_alone(strategy):
+    model = make()
+    before = copy.deepcopy(model.state_dict())
+    optimizer = optimizer_of(model)
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 1 / (1 + step))
+    program = compile_(model, optimizer, strategy)
+    truth = make()
+    true_optimizer = optimizer_of(truth)
+    true_scheduler = torch.optim.lr_scheduler.LambdaLR(true_optimizer, lambda step: 1 / (1 + step))
+    for seed in range(4):
+        x, y = batch(seed)
+        loss = program.step(x, target=y) if seed % 2 else program.step(x, y)
+        scheduler.step()
+        true_optimizer.zero_grad()
+        true_loss = F.cross_entropy(truth(x), y)
+        true_loss.backward()
+        true_optimizer.step()
+        true_scheduler.step()
+        assert loss.dim() == 0 and loss.dtype == torch.float32
+        close(loss, true_loss.detach())
+    state = program.state_dict()
+    assert list(state) == list(truth.state_dict())
+    for name, value in truth.named_parameters():
+        close(state[name], value.detach())
+    for name, value in before.items():
+        assert torch.equal(model.state_dict()[name], value)
+    program.close()
+
+
+def test_gradients_change_nothing(strategy):
+    model = make()
+    program = compile_(model, optimizer_of(model), strategy)
+    x, y = batch(1)
+    before = program.state_dict()
+    gradients = program.gradients(x, y)
+    F.cross_entropy(model(x), y).backward()
+    expected = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+    assert set(gradients) == set(expected) and "unused" not in gradients
+    for name, value in expected.items():
+        close(gradients[name], value)
+    after = program.state_dict()
+    for name, value in before.items():
+        assert torch.equal(after[name], value), name
+    program.close()
+
+
+def test_steps_without_update_accumulate(strategy):
+    model = make()
+    program = compile_(model, optimizer_of(model), strategy)
+    truth = make()
+    optimizer = optimizer_of(truth)
+    for start in (0, 3):
+        total = weight = 0
+        for seed in range(start, start + 3):
+            x, y = batch(seed)
+            loss = program.step(x, y, update=seed == start + 2)
+            part = F.cross_entropy(truth(x), y, reduction="sum")
+            close(loss, (part / len(y)).detach())
+            total, weight = total + part, weight + len(y)
+        optimizer.zero_grad()
+        (total / weight).backward()
+        optimizer.step()
+    state = program.state_dict()
+    for name, value in truth.named_parameters():
+        close(state[name], value.detach())
+    program.step(*batch(0), update=False)
+    with pytest.raises(piper.UsageError, match="would drop what"):
+        program.gradients(*batch(0))
+    program.close()
+
+
+def test_evaluation_changes_nothing(strategy):
+    model = make()
+    program = compile_(model, optimizer_of(model), strategy)
+    before = program.state_dict()
+    x, y = batch(2)
+    loss = program.evaluate(x, y)
+    with torch.no_grad():
+        close(loss, F.cross_entropy(make().eval()(x), y))
+    for name, value in program.state_dict().items():
+        assert torch.equal(before[name], value), name
+    program.close()
+
+
+def test_saved_programs_go_on_where_they_stopped(tmp_path, strategy):
+    model = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    program = compile_(model, optimizer, strategy)
+    program.step(*batch(0))
+    program.save(tmp_path / "p")
+    again = piper.load(tmp_path / "p")
+    for seed in (1, 2):
+        optimizer.param_groups[0]["lr"] = again.param_groups[0]["lr"] = 0.01 / seed
+        assert torch.equal(program.step(*batch(seed)), again.step(*batch(seed)))
+    for name, value in program.state_dict().items():
+        assert torch.equal(again.state_dict()[name], value), name
+    assert again.optimizer_state_dict()["steps"] == {"group0": 3}
+    assert again.ir("scheduled") == program.ir("scheduled")
+    program.close()
+    again.close()
+
+
+def test_a_saved_program_needs_no_model(tmp_path):
+    model = make()
+    program = compile_(model, optimizer_of(model))
+    program.save(tmp_path / "p")
+    expected = program.step(*batch(3)).item()
+    program.close()
+    torch.save(batch(3), tmp_path / "batch.pt")
+    code = (
+        "import piper, torch, sys; p = piper.load(sys.argv[1]); print(p.step(*torch.load(sys.argv[2])).item());"
+        " assert not [m for m in sys.modules if m in ('torch_mlir', 'piper.importer.capture', 'piper.compiler')]"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, tmp_path / "p", tmp_path / "batch.pt"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) == expected
+
+
+def test_states_move_between_strategies():
+    model = make()
+    one = compile_(model, torch.optim.AdamW(model.parameters(), lr=0.01))
+    for seed in range(2):
+        one.step(*batch(seed))
+    other_model = make()
+    four = compile_(other_model, torch.optim.AdamW(other_model.parameters(), lr=0.01), STRATEGIES["pp2 x dp2"]())
+    four.load_state_dict(one.state_dict())
+    four.load_optimizer_state_dict(one.optimizer_state_dict())
+    close(one.step(*batch(5)), four.step(*batch(5)))
+    for name, value in one.state_dict().items():
+        close(four.state_dict()[name], value)
+    one.close()
+    four.close()
+
+
+def test_state_dicts_that_do_not_fit_are_refused():
+    model = make()
+    program = compile_(model, optimizer_of(model))
+    before = program.state_dict()
+    wrong = {**before, "extra": torch.ones(1), "c.weight": torch.ones(2, 2)}
+    del wrong["a.bias"]
+    with pytest.raises(piper.UsageError) as error:
+        program.load_state_dict(wrong)
+    for part in ("'a.bias' is missing", "'extra' is unknown", "'c.weight' expected shape (4, 16), got (2, 2)"):
+        assert part in str(error.value)
+    with pytest.raises(piper.UsageError, match="expected the moments"):
+        program.load_optimizer_state_dict({"steps": {"group0": 1}, "state": {}})
+    for name, value in program.state_dict().items():
+        assert torch.equal(before[name], value)
+    program.close()
+
+
+@pytest.fixture(scope="module")
+def program():
+    model = make()
+    program = compile_(model, optimizer_of(model), STRATEGIES["pp2 x dp2"]())
+    yield program
+    program.close()
+
+
+@pytest.mark.parametrize(
+    "call, message",
+    [
+        (lambda x, y: (x[:8], y[:8]), "expected the global batch's 10 rows, got 8"),
+        (lambda x, y: (x, y[:8]), "differ in dim 0"),
+        (lambda x, y: (x.double(), y), "'args.0': expected torch.float32, got torch.float64"),
+        (lambda x, y: (x[:, :4], y), "'args.0': expected shape"),
+        (lambda x, y: (x, x, y), "'args.1' was given"),
+        (lambda x, y: (y,), "expected input 'args.0', got none"),
+        (lambda x, y: ([1, 2], y), "was given"),
+    ],
+)
+def test_batches_that_do_not_fit_are_refused(program, call, message):
+    with pytest.raises(piper.UsageError, match=message.replace("(", r"\(")):
+        program.step(*call(*batch(0)))
+
+
+def test_other_python_values_than_those_compiled_are_refused():
+    model = make()
+    example = {"args": (batch(0)[0],), "kwargs": {"scale": 2.0}, "target": batch(0)[1]}
+    program = compile_(model, optimizer_of(model), example=example)
+    x, y = batch(0)
+    loss = program.step(x, target=y, scale=2.0)
+    close(loss, F.cross_entropy(make()(x, scale=2.0), y).detach())
+    program.step(example)
+    with pytest.raises(piper.UsageError, match="compiled for 2.0, got 3.0"):
+        program.step(x, target=y, scale=3.0)
+    program.close()
+
+
+def test_without_an_optimizer_there_are_gradients_only():
+    model = make()
+    program = compile_(model)
+    x, y = batch(0)
+    F.cross_entropy(model(x), y).backward()
+    close(program.gradients(x, y)["a.weight"], model.a.weight.grad)
+    with pytest.raises(piper.UsageError, match="compiled without an optimizer"):
+        program.step(x, y)
+    program.close()
+
+
+def test_sums_are_not_divided():
+    model = make()
+    strategy = piper.strategies.data_parallel(piper.Mesh(dp=2), microbatches=3)
+    program = compile_(
+        model,
+        torch.optim.SGD(model.parameters(), lr=0.01),
+        strategy,
+        lambda o, t: F.cross_entropy(o, t, reduction="sum"),
+    )
+    x, y = batch(0)
+    loss = F.cross_entropy(model(x), y, reduction="sum")
+    loss.backward()
+    gradients = program.gradients(x, y)
+    close(gradients["b.weight"], model.b.weight.grad)
+    close(program.step(x, y), loss.detach())
+    with pytest.raises(piper.UsageError, match="return a pair"):
+        program.step(x, y, update=False)
+    program.close()
+
+
+def test_a_batch_without_weight_is_no_step(strategy):
+    model = make()
+    program = compile_(model, torch.optim.AdamW(model.parameters(), lr=0.1), strategy)
+    before = program.state_dict()
+    x, y = batch(0)
+    ignored = torch.full_like(y, -100)
+    program.step(x, ignored)
+    after = program.state_dict()
+    for name, _ in model.named_parameters():
+        assert torch.equal(after[name], before[name]), name
+    assert program.optimizer_state_dict()["steps"] == {"group0": 0}
+    assert all(value.abs().max() == 0 for value in program.gradients(x, ignored).values())
+    # The next step is the first that counts.
+    truth = make()
+    optimizer = torch.optim.AdamW(truth.parameters(), lr=0.1)
+    F.cross_entropy(truth(x), y).backward()
+    optimizer.step()
+    program.step(x, y)
+    for name, value in truth.named_parameters():
+        close(program.state_dict()[name], value.detach())
+    program.close()
+
+
+def test_two_programs_are_equal_bit_by_bit(strategy, tmp_path):
+    results = []
+    for index in range(2):
+        model = make()
+        program = compile_(model, optimizer_of(model), STRATEGIES["pp2 x dp2"]())
+        losses = [program.step(*batch(seed)).item() for seed in range(3)]
+        program.save(tmp_path / str(index))
+        results.append((losses, program.state_dict()))
+        program.close()
+    assert results[0][0] == results[1][0]
+    for name, value in results[0][1].items():
+        assert torch.equal(results[1][1][name], value)
+    manifests = [json.loads((tmp_path / str(index) / "manifest.json").read_text()) for index in range(2)]
+    assert manifests[0] == manifests[1]
+
+
+def test_unknown_phases_and_tags_are_refused(program):
+    assert "piper.graph @step" in program.ir("imported")
+    with pytest.raises(piper.UsageError, match="expected a phase out of imported, scheduled, planned, got 'lowered'"):
+        program.ir("lowered")
+    strategy = piper.Strategy(piper.Mesh(pp=2)).place({"stge": 0}, [0])
+    with pytest.raises(piper.UsageError, match="unknown tag 'stge'; known tags are PASS, stage"):
+        compile_(make(), strategy=strategy)
+
+
+def test_a_strategy_that_leaves_nodes_unplaced_names_its_command():
+    strategy = piper.Strategy(piper.Mesh(pp=2)).place({"stage": 0}, [0])
+    with pytest.raises(piper.CompileError) as error:
+        compile_(make(), strategy=strategy)
+    command = error.value.command
+    assert command and command.split()[0] == "piper-opt" and os.path.isfile(command.split()[-1])
+    assert "stage = 1" in str(error.value)
+
+
+def test_a_measured_step_shows_every_rank(program):
+    loss, spans = program.trace(*batch(0))
+    assert loss.dim() == 0
+    assert {span.rank for span in spans} == {0, 1, 2, 3}
+    assert all(span.end >= span.start for span in spans)
+    assert {span.label.split()[0] for span in spans if span.opcode == "launch"} >= {"F", "B"}
+
+
+def test_verify_finds_equality_and_says_why_not():
+    model = make()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+    report = piper.verify(
+        model, F.cross_entropy, [batch(0), batch(1)], strategy=STRATEGIES["pp2 x dp2"](), optimizer=optimizer
+    )
+    assert report.ok, str(report)
+    assert {row.name for row in report.rows} == {n for n, _ in model.named_parameters() if n != "unused"}
+    refused = piper.verify(model, F.cross_entropy, [batch(0)], optimizer=torch.optim.RMSprop(model.parameters()))
+    assert not refused.ok and "RMSprop" in refused.error and "RMSprop" in str(refused)
