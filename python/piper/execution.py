@@ -232,7 +232,7 @@ class Execution:
 
     def read_gradient(self, name: str) -> torch.Tensor:
         """The whole gradient of the parameter `name`, as the last run left it: a sum, not divided by weights."""
-        return self.read_state(f"{name}/grad")
+        return self.read_state(f"{name}:grad")
 
     def _state(self, name: str) -> tuple[str, tuple[int, ...]]:
         if name not in self._states:

@@ -113,7 +113,7 @@ class Program:
     def optimizer_state_dict(self) -> dict[str, Any]:
         """Steps taken by group, and each parameter's moments in full: {"steps": {group: n}, "state": {parameter: {slot: tensor}}}."""
         state = {
-            parameter: {slot: self._read(f"{parameter}/{slot}") for slot in group.slots}
+            parameter: {slot: self._read(f"{parameter}:{slot}") for slot in group.slots}
             for group in self._description.groups
             for parameter in group.parameters
             if parameter in self._description.trainable
@@ -133,7 +133,7 @@ class Program:
                 for slot, value in given.items():
                     if tuple(value.shape) != tuple(self._description.states[parameter].shape):
                         raise UsageError(f"'{parameter}' expected moments of its own shape, got {tuple(value.shape)}")
-                    moments[f"{parameter}/{slot}"] = value
+                    moments[f"{parameter}:{slot}"] = value
         steps = state_dict.get("steps", {})
         if set(steps) != set(self._steps):
             raise UsageError(f"expected steps of the groups {sorted(self._steps)}, got {sorted(steps)}")
@@ -178,7 +178,7 @@ class Program:
 
     def _read_all(self) -> dict[str, torch.Tensor]:
         moments = [
-            f"{parameter}/{slot}"
+            f"{parameter}:{slot}"
             for group in self._description.groups
             for parameter in group.parameters
             if parameter in self._description.trainable

@@ -113,7 +113,7 @@ def test_scalars_flags_and_accumulation():
         1,
         [RankClass([0], {"step": [actions]}, ["compute"])],
         flags=["fresh"],
-        states=[("p/grad", "gradient", "f32", [], [(0, "arena", 0, 0, 1, -1, 0)])],
+        states=[("p:grad", "gradient", "f32", [], [(0, "arena", 0, 0, 1, -1, 0)])],
         scalars=[("lr", "f32", 8), ("step", "i64", 16)],
         outputs=[("sum", "f32", 0, arena(4), [])],
     )
