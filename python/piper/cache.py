@@ -57,14 +57,14 @@ class ObjectCache:
 
     def get_or_make(self, key: str, make: Callable[[], CompiledObject]) -> CompiledObject:
         """The object named `key`, made by `make` (in one process at a time) if it is absent or damaged."""
-        found = self._read(key)
+        found = self.read(key)
         if found is None:
-            with self._lock(key):
-                found = self._read(key)
+            with self.lock(key):
+                found = self.read(key)
                 if found is None:
                     self.misses += 1
                     made = make()
-                    self._write(key, made)
+                    self.write(key, made)
                     return made
         self.hits += 1
         return found
@@ -72,7 +72,8 @@ class ObjectCache:
     def _path(self, key: str) -> Path:
         return self.folder / key[:2] / key
 
-    def _read(self, key: str) -> CompiledObject | None:
+    def read(self, key: str) -> CompiledObject | None:
+        """The object named `key`, or None if it is absent or damaged."""
         try:
             data = self._path(key).read_bytes()
         except OSError:
@@ -86,7 +87,8 @@ class ObjectCache:
         size = int.from_bytes(body[:8], "little")
         return CompiledObject(body[8 + size :], json.loads(body[8 : 8 + size]))
 
-    def _write(self, key: str, made: CompiledObject) -> None:
+    def write(self, key: str, made: CompiledObject) -> None:
+        """Keeps an object under a name, if the folder can be written to."""
         metadata = json.dumps(made.metadata, sort_keys=True).encode()
         body = len(metadata).to_bytes(8, "little") + metadata + made.code
         path = self._path(key)
@@ -104,7 +106,8 @@ class ObjectCache:
             self._disable(error)
 
     @contextlib.contextmanager
-    def _lock(self, key: str) -> Iterator[None]:
+    def lock(self, key: str) -> Iterator[None]:
+        """Holds the lock of a name against other threads and processes, if the folder can be written to."""
         # Keys that share their first digits share a lock: a few hundred small files, however many objects.
         path = self.folder / "locks" / key[:2]
         try:

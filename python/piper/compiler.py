@@ -19,11 +19,11 @@ from .importer import import_model
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe
-from .importer.lower import Lowering, lower_program
 from .kernels import compile_functions
+from .lowered import function_texts
 from .mesh import Mesh
 from .optimizers import Group
-from .phases import Phases, private_function
+from .phases import Phases
 from .program import Program
 from .progress import Progress
 from .rows import part_rows
@@ -65,7 +65,8 @@ def compile(
     rows = rows_of(batch, batch_dims)
     parts = part_rows(rows, strategy.num_replicas, strategy.num_microbatches) if rows is not None else None
     options = {"loss_reduction": loss_reduction, "batch_dims": batch_dims}
-    with Progress(progress) as bar, Lowering() as lowering:
+    cache = ObjectCache(cache_dir)
+    with Progress(progress) as bar:
         bar.step("importing")
         training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
         evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
@@ -74,13 +75,11 @@ def compile(
             raise UsageError(training.loss.advice)
         strategy.check({tag for node in training.nodes for tag in node.tags})
         groups = _groups(optimizer, training)
-        bar.step("lowering")
-        texts = lower_program([training, evaluation], lowering)
-        functions = {name: private_function(text) for name, text in texts.items()}
+        functions = function_texts([training, evaluation], cache, bar)
         graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
         bar.step("scheduling and planning")
         phases = Phases(emit.module_text(graphs, functions, groups, strategy))
-        kernels = compile_functions(phases.functions(), ObjectCache(cache_dir), bar)
+        kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
     description = Description(
         inputs=training.inputs,
