@@ -89,7 +89,7 @@ def compile(
         mesh=strategy.mesh,
         replicas=_replicas(strategy),
         states={name: StateSpec(state.shape, state.dtype) for name, state in states.items()},
-        names=_names(states),
+        names=_names(model, states),
         trainable=[name for name, contributions in training.gradients.items() if contributions],
         groups=groups,
         updates=optimizer is not None,
@@ -130,5 +130,8 @@ def _replicas(strategy: Strategy) -> list[tuple[int, int]]:
     return result
 
 
-def _names(states: Mapping[str, State]) -> dict[str, str]:
-    return {name: state.name for state in states.values() if state.persistent for name in state.all_names}
+def _names(model: nn.Module, states: Mapping[str, State]) -> dict[str, str]:
+    """The state behind each name of the model's state_dict, in its order; then those of a loss function that has any."""
+    found = {name: state.name for state in states.values() if state.persistent for name in state.all_names}
+    ordered = {name: found.pop(name) for name in model.state_dict() if name in found}
+    return {**ordered, **found}
