@@ -25,7 +25,10 @@ static LogicalResult checkRaces(EntryOp entry, const PlanTables &tables) {
       continue;
     }
     SmallVector<Access> accesses = tables.getAccesses(action);
-    for (const Access &access : accesses) {
+    for (Access access : accesses) {
+      // A bundle travels with the gaps between its members.
+      if (isa<PlanSendOp>(*action))
+        access.end = access.begin + 1;
       if (access.space == AddressSpace::buffer)
         return action->emitOpError("expected every buffer to have a place in "
                                    "the arena, got buffer ")

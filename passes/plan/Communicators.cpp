@@ -31,12 +31,10 @@ FlatSymbolRefAttr Communicators::getForGroup(Location loc,
 FlatSymbolRefAttr Communicators::getChannel(Location loc,
                                             DenseI64ArrayAttr from,
                                             DenseI64ArrayAttr to,
-                                            FlatSymbolRefAttr stream,
-                                            int64_t lane) {
+                                            FlatSymbolRefAttr stream) {
   SmallVector<Attribute> pairs;
   for (auto [source, target] : llvm::zip(from.asArrayRef(), to.asArrayRef()))
     pairs.push_back(builder.getDenseI64ArrayAttr({source, target}));
-  Attribute key =
-      builder.getArrayAttr({from, to, stream, builder.getI64IntegerAttr(lane)});
+  Attribute key = builder.getArrayAttr({from, to, stream});
   return create(loc, key, (stream.getValue() + ".p2p").str(), pairs);
 }

@@ -26,12 +26,11 @@ public:
     return getForGroup(loc, group, {});
   }
   /// For messages from each member of `from` to the member of `to` at the same
-  /// position. Messages that overtake each other need separate `lane`s.
+  /// position.
   mlir::FlatSymbolRefAttr getChannel(mlir::Location loc,
                                      mlir::DenseI64ArrayAttr from,
                                      mlir::DenseI64ArrayAttr to,
-                                     mlir::FlatSymbolRefAttr stream,
-                                     int64_t lane);
+                                     mlir::FlatSymbolRefAttr stream);
 
 private:
   mlir::FlatSymbolRefAttr create(mlir::Location loc, mlir::Attribute key,

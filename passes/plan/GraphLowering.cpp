@@ -48,10 +48,9 @@ LogicalResult GraphLowering::run() {
   return success();
 }
 
-/// A channel delivers in order. A message whose receive comes before that of an
-/// earlier message of the same pair of groups travels on another channel.
+/// Finds the channel of every message. A channel delivers in order, so receives
+/// stand in the order of their sends: others would deadlock on one stream.
 LogicalResult GraphLowering::prepareChannels() {
-  llvm::DenseMap<Attribute, SmallVector<int64_t>> lastReceives;
   for (auto send : graph.getBody().front().getOps<SendOp>()) {
     if (!send.getRanksAttr() || !send.getStreamAttr())
       return send.emitOpError("expected ranks and a stream in the scheduled "
@@ -66,21 +65,27 @@ LogicalResult GraphLowering::prepareChannels() {
       error.attachNote(send.getLoc()) << "sent here";
       return error;
     }
-    Attribute key = ArrayAttr::get(
-        graph.getContext(),
-        {send.getRanksAttr(), send.getToAttr(), send.getStreamAttr()});
-    SmallVector<int64_t> &lanes = lastReceives[key];
-    int64_t received = positions.lookup(recv);
-    auto *lane =
-        llvm::find_if(lanes, [&](int64_t last) { return last < received; });
-    int64_t number = lane - lanes.begin();
-    if (lane == lanes.end())
-      lanes.push_back(received);
-    else
-      *lane = received;
     channels[send] = context.communicators.getChannel(
         send.getLoc(), send.getRanksAttr(), send.getToAttr(),
-        send.getStreamAttr(), number);
+        send.getStreamAttr());
+  }
+  return checkOrderOfMessages();
+}
+
+/// Receives of one channel stand in the order of their sends.
+LogicalResult GraphLowering::checkOrderOfMessages() {
+  llvm::DenseMap<Attribute, RecvOp> last;
+  for (auto send : graph.getBody().front().getOps<SendOp>()) {
+    auto recv = cast<RecvOp>(*send.getMessage().user_begin());
+    RecvOp &previous = last[channels.lookup(send)];
+    if (previous && recv->isBeforeInBlock(previous)) {
+      InFlightDiagnostic error = recv.emitOpError(
+          "expected receives in the order of their sends, got one before that "
+          "of an earlier message");
+      error.attachNote(previous.getLoc()) << "the receive of the earlier one";
+      return error;
+    }
+    previous = recv;
   }
   return success();
 }

@@ -73,6 +73,7 @@ private:
                             llvm::StringRef kind, RankView &view,
                             const ActionSite &site);
   mlir::LogicalResult prepareChannels();
+  mlir::LogicalResult checkOrderOfMessages();
   void orderTokens(SchedulableOpInterface op, RankView &view,
                    const ActionSite &site);
   void addKernel(llvm::StringRef name, mlir::func::FuncOp function);
