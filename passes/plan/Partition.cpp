@@ -109,38 +109,11 @@ struct Partition : public piper::impl::PartitionBase<Partition> {
   }
 
   LogicalResult partition(ModuleOp module);
-  LogicalResult verifyInside(ModuleOp module, int64_t numRanks);
 };
 } // namespace
 
-/// Every group lies in the mesh: nothing below may fail on a rank's number.
-LogicalResult Partition::verifyInside(ModuleOp module, int64_t numRanks) {
-  auto check = [&](Operation *op, ArrayRef<int64_t> ranks) -> LogicalResult {
-    for (int64_t rank : ranks)
-      if (rank < 0 || rank >= numRanks)
-        return op->emitOpError("expected ranks below ")
-               << numRanks << ", got " << rank;
-    return success();
-  };
-  WalkResult result = module.walk([&](Operation *op) -> WalkResult {
-    if (auto schedulable = dyn_cast<SchedulableOpInterface>(op))
-      if (schedulable.getRanksAttr())
-        return check(op, schedulable.getRanksAttr());
-    if (auto bucket = dyn_cast<BucketOp>(op))
-      return check(op, bucket.getRanks());
-    return WalkResult::advance();
-  });
-  return failure(result.wasInterrupted());
-}
-
 LogicalResult Partition::partition(ModuleOp module) {
   auto graphs = llvm::to_vector(module.getOps<GraphOp>());
-  int64_t numRanks = 1;
-  for (auto mesh : module.getOps<MeshOp>())
-    numRanks = mesh.getNumRanks();
-  if (failed(verifyInside(module, numRanks)))
-    return failure();
-
   RankClasses classes(module);
   auto builder = OpBuilder::atBlockEnd(module.getBody());
   SmallVector<PlanOp> plans;

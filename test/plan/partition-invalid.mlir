@@ -80,19 +80,6 @@ piper.graph @step rows 2 {
 
 // -----
 
-// Without a mesh there is one rank.
-piper.stream @compute
-piper.stream @pp
-piper.stream @dp
-piper.graph @step rows 2 {
-  %l = piper.pack () : () -> tensor<2xf32>
-  // expected-error @+1 {{expected ranks below 1, got 2}}
-  %a, %t = piper.all_reduce sum %l on [0, 2] stream @dp : tensor<2xf32> -> tensor<2xf32>
-  piper.return %a : tensor<2xf32>
-}
-
-// -----
-
 piper.mesh @mesh ["pp"] [1]
 piper.stream @compute
 piper.stream @pp
