@@ -185,6 +185,30 @@ void GraphLowering::addKernel(StringRef name, func::FuncOp function) {
   KernelOp::create(context.builder, function.getLoc(), name, bytes, access, 0);
 }
 
+/// A gradient that earlier runs may have left a sum of is made beside it and
+/// added, unless the run starts afresh: then the kernel writes it in place,
+/// which saves a pass over it. `tensors` are results with the numbers of their
+/// pointers.
+void GraphLowering::emitLaunch(StringAttr kernel, ArrayRef<Attribute> pointers,
+                               ArrayRef<std::pair<OpResult, unsigned>> tensors,
+                               RankView &view, ActionSite site) {
+  SmallVector<Attribute> inPlace(pointers);
+  for (auto [result, pointer] : tensors) {
+    Accumulator *sum = getSumThatBegins(result, view);
+    if (!sum || sum->firstMode != "fresh")
+      continue;
+    inPlace[pointer] = sum->home.address;
+    view.writtenIfFresh.insert(result);
+  }
+  Builder &builder = view.builder;
+  if (ArrayRef<Attribute>(inPlace) != pointers) {
+    site.when = builder.getStringAttr("fresh");
+    view.emit<LaunchOp>(site, kernel, builder.getArrayAttr(inPlace));
+    site.when = builder.getStringAttr("!fresh");
+  }
+  view.emit<LaunchOp>(site, kernel, builder.getArrayAttr(pointers));
+}
+
 LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
   ArrayRef<int64_t> ranks = *op.getRanks();
   if (!op.getFunctions() || !op.getVariants() ||
@@ -225,6 +249,7 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
 
   // Results get their memory first: sums they go into may be made by it.
   SmallVector<std::pair<Value, Held>> results;
+  SmallVector<std::pair<OpResult, unsigned>> tensors;
   unsigned next = 0;
   for (auto [result, count] :
        llvm::zip(op.getOutputs(), chunk.getResultCounts())) {
@@ -236,6 +261,7 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
       held.address = getResultHome(
           cast<OpResult>(result), held.bytes,
           op.getPass() == PassKind::F ? "activation" : "gradient", view, site);
+      tensors.push_back({cast<OpResult>(result), pointers.size()});
       pointers.push_back(held.address);
     } else if (count > 0) {
       for (Type type : types) {
@@ -249,8 +275,8 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
     }
     results.push_back({result, held});
   }
-  view.emit<LaunchOp>(site, view.builder.getStringAttr(name.getValue()),
-                      view.builder.getArrayAttr(pointers));
+  emitLaunch(view.builder.getStringAttr(name.getValue()), pointers, tensors,
+             view, site);
   for (auto &[value, held] : results)
     produce(value, held, view, site);
   return success();

@@ -69,6 +69,11 @@ private:
   bool isHere(mlir::DenseI64ArrayAttr group, RankView &view);
   bool isMadeHere(mlir::Value value, RankView &view);
 
+  Accumulator *getSumThatBegins(mlir::OpResult result, RankView &view);
+  void emitLaunch(mlir::StringAttr kernel,
+                  llvm::ArrayRef<mlir::Attribute> pointers,
+                  llvm::ArrayRef<std::pair<mlir::OpResult, unsigned>> tensors,
+                  RankView &view, ActionSite site);
   AddressAttr getResultHome(mlir::OpResult result, int64_t bytes,
                             llvm::StringRef kind, RankView &view,
                             const ActionSite &site);

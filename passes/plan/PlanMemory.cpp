@@ -64,8 +64,7 @@ private:
   std::vector<BufferUses> buffers;
   llvm::DenseMap<int64_t, unsigned> indices; // by number
   SmallVector<ActionOpInterface> actions;
-  /// Launches up to each action.
-  SmallVector<int64_t> launches;
+  SmallVector<int64_t> launchesBefore, launchesUpTo; // of each action
 };
 } // namespace
 
@@ -96,15 +95,23 @@ void EntryPlanner::collectUses() {
     uses.extent.bytes = op.getBytes();
     buffers.push_back(std::move(uses));
   }
-  int64_t ordinal = 0;
+  int64_t ordinal = 0, numLaunches = 0;
+  IntegerAttr node;
   for (auto action : entry.getBody().front().getOps<ActionOpInterface>()) {
-    launches.push_back(launches.empty() ? 0 : launches.back());
     Completion done = clocks.getNext(action);
     for (const Access &access : tables.getAccesses(action))
       if (access.space == AddressSpace::buffer)
         addUse(buffers[indices.lookup(access.index)], action, done, ordinal);
     clocks.advance(action);
-    launches.back() += isa<LaunchOp>(*action);
+    // Of two launches of one node a run makes one.
+    bool launches = isa<LaunchOp>(*action);
+    IntegerAttr position = launches ? action.getPositionAttr() : IntegerAttr();
+    bool isRepeated = position && position == node;
+    launchesBefore.push_back(numLaunches - isRepeated);
+    numLaunches += launches && !isRepeated;
+    launchesUpTo.push_back(numLaunches);
+    if (launches)
+      node = position;
     actions.push_back(action);
     ++ordinal;
   }
@@ -132,9 +139,8 @@ bool EntryPlanner::isKnownDone(const BufferUses &before,
 bool EntryPlanner::mayWaitFor(const BufferUses &before, const FirstUse &after) {
   ActionOpInterface action = after.action;
   bool computes = isa<LaunchOp>(*action);
-  int64_t between = after.ordinal == 0 ? 0
-                                       : launches[after.ordinal - 1] -
-                                             launches[before.extent.last];
+  int64_t between =
+      launchesBefore[after.ordinal] - launchesUpTo[before.extent.last];
   if (before.endsInTransfer && computes && between < 1)
     return false;
   return llvm::all_of(before.lasts, [&](Completion last) {

@@ -106,6 +106,9 @@ public:
   /// Last action of each operation that a token orders.
   llvm::DenseMap<mlir::Operation *, mlir::Operation *> lastActions;
   llvm::SmallSetVector<mlir::Attribute, 4> streams;
+  /// Contributions that a run with the flag `fresh` writes where their sum is
+  /// kept; other runs add them.
+  llvm::DenseSet<mlir::Value> writtenIfFresh;
   /// Scales already added to the persistent one.
   llvm::DenseSet<mlir::Value> scales;
   int64_t numEvents = 0;

@@ -255,21 +255,27 @@ Accumulator &GraphLowering::getAccumulator(AccumulateOp op, RankView &view) {
   return view.accumulators.try_emplace(op, std::move(sum)).first->second;
 }
 
-/// Where a node writes a result: straight into the sum that it is the first
-/// contribution of, if nothing is to be kept there and nobody else reads the
-/// result; else a buffer of its own.
+/// The sum that begins with `result`, if nobody else reads the result.
+Accumulator *GraphLowering::getSumThatBegins(OpResult result, RankView &view) {
+  if (!result.hasOneUse())
+    return nullptr;
+  auto op = dyn_cast<AccumulateOp>(*result.user_begin());
+  if (!op || !isMadeHere(op.getResult(), view))
+    return nullptr;
+  Accumulator &sum = getAccumulator(op, view);
+  return !sum.contributions.empty() && sum.contributions.front() == result
+             ? &sum
+             : nullptr;
+}
+
+/// Where a node writes a result: straight into the sum that it begins, if
+/// nothing can be there yet; else a buffer of its own.
 AddressAttr GraphLowering::getResultHome(OpResult result, int64_t bytes,
                                          StringRef kind, RankView &view,
                                          const ActionSite &site) {
-  if (result.hasOneUse())
-    if (auto sum = dyn_cast<AccumulateOp>(*result.user_begin()))
-      if (isMadeHere(sum.getResult(), view)) {
-        Accumulator &accumulator = getAccumulator(sum, view);
-        if (accumulator.firstMode == "write" &&
-            !accumulator.contributions.empty() &&
-            accumulator.contributions.front() == result)
-          return accumulator.home.address;
-      }
+  Accumulator *sum = getSumThatBegins(result, view);
+  if (sum && sum->firstMode == "write")
+    return sum->home.address;
   return view.createBuffer(result.getLoc(), bytes, kind, site.label);
 }
 
@@ -296,10 +302,14 @@ void GraphLowering::produce(Value value, Held held, RankView &view,
         continue;
       ActionSite addition{
           op.getLoc(), sum.stream, {}, sum.label, site.position};
+      StringRef mode = isFirst ? sum.firstMode : "add";
+      if (view.writtenIfFresh.contains(next->first)) {
+        mode = "add";
+        addition.when = view.builder.getStringAttr("!fresh");
+      }
       view.emit<PlanAccumulateOp>(
-          addition, isFirst ? sum.firstMode : StringRef("add"),
-          sum.home.address, next->second.address, sum.elementType,
-          sum.home.bytes / getElementBytes(sum.elementType));
+          addition, mode, sum.home.address, next->second.address,
+          sum.elementType, sum.home.bytes / getElementBytes(sum.elementType));
     }
   }
 }

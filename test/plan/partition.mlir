@@ -10,10 +10,11 @@
 // A state that no node reads is kept all the same.
 // CHECK: piper.plan.state "unread" parameter : tensor<5xf32> [#piper.segment<@class0 state at
 // CHECK: piper.plan @class0 ranks [0]
+// CHECK: launch "f_rows4" (input 0[0], state{{\[}}[[MEAN]]], state{{.*}} when "fresh"
 // CHECK: launch "f_rows4" (input 0[0], state{{\[}}[[MEAN]]], state
 // CHECK-SAME: scalar[64], scalar[68], buffer [[NEW:[0-9]+]][0], buffer
-// A gradient of one contribution still goes through the sum: it may have to be added to that of earlier runs.
-// CHECK: accumulate "fresh" state
+// CHECK-SAME: when "!fresh"
+// CHECK-NEXT: accumulate "add" state{{.*}} when "!fresh"
 // CHECK: copy state{{\[}}[[MEAN]]], buffer [[NEW]][0] bytes 12 on @compute when "buffers" label "write mean_bucket"
 // CHECK: all_reduce sum state{{.*}} when "reduce" label "all_reduce bucket0"
 // CHECK: piper.plan @class1 ranks [1]
@@ -60,12 +61,12 @@ module attributes {piper.phase = "scheduled"} {
 // CHECK-LABEL: module attributes
 // CHECK: piper.plan @class0 ranks [0]
 // CHECK: launch "a_rows2" (input 0[0], state{{\[}}[[P:[0-9]+]]], buffer
-// CHECK: accumulate "fresh" state{{\[}}[[G:[0-9]+]]], buffer {{.*}} label "accumulate tied"
-// CHECK: accumulate "fresh" state[{{[0-9]+}}], buffer {{.*}} label "accumulate own"
+// CHECK: accumulate "add" state{{\[}}[[G:[0-9]+]]], buffer {{.*}} label "accumulate tied"
+// CHECK: accumulate "add" state[{{[0-9]+}}], buffer {{.*}} label "accumulate own"
 // CHECK-NOT: fill_zero state
 // CHECK: all_reduce sum state{{\[}}[[G]]] to state{{\[}}[[G]]] : f32 count 32
 // CHECK: piper.plan @class1 ranks [1]
-// CHECK: accumulate "fresh" state{{\[}}[[G:[0-9]+]]], buffer {{.*}} label "accumulate tied"
+// CHECK: accumulate "add" state{{\[}}[[G:[0-9]+]]], buffer {{.*}} label "accumulate tied"
 // CHECK: fill_zero state[{{[0-9]+}}] bytes 8 on @dp label "all_reduce bucket0"
 // CHECK-NEXT: all_reduce sum state{{\[}}[[G]]] to state{{\[}}[[G]]] : f32 count 32
 // CHECK: copy scalar[64], buffer {{.*}} bytes 4

@@ -29,10 +29,12 @@
 // CHECK-NEXT: piper.plan.send buffer [[Y0]][0] bytes 64 through @[[DOWN]] on @pp_stream label "send F MB=0 stage=0"
 // CHECK: piper.plan.launch "c0_F_rows2" (input 0[64 + @[[FIRST]] * 128]
 // CHECK: piper.plan.recv buffer [[R0:[0-9]+]][0] bytes 64 through @[[UP]]
-// CHECK: piper.plan.launch "c0_B_rows2" (buffer [[S0]][0], buffer [[S0]][64], buffer [[R0]][0], buffer [[G0:[0-9]+]][0])
-// Sums that outlive the run start afresh only if the run says so.
-// CHECK-NEXT: piper.plan.accumulate "fresh" state[320], buffer [[G0]][0] : f32 count 64
-// CHECK: piper.plan.accumulate "add" state[320]
+// A gradient goes straight into the sum if the run starts afresh; else it is added to what is there.
+// CHECK: piper.plan.launch "c0_B_rows2" (buffer [[S0]][0], buffer [[S0]][64], buffer [[R0]][0], state[320]) on @compute when "fresh"
+// CHECK-NEXT: piper.plan.launch "c0_B_rows2" (buffer [[S0]][0], buffer [[S0]][64], buffer [[R0]][0], buffer [[G0:[0-9]+]][0]) on @compute when "!fresh"
+// CHECK-NEXT: piper.plan.accumulate "add" state[320], buffer [[G0]][0] : f32 count 64 on @compute when "!fresh"
+// CHECK: piper.plan.launch "c0_B_rows2" ({{.*}}, buffer [[G1:[0-9]+]][0]) on @compute label
+// CHECK-NEXT: piper.plan.accumulate "add" state[320], buffer [[G1]][0] : f32 count 64 on @compute label
 // CHECK: piper.plan.reduce_scatter sum state[320] to state[576] : f32 count 32 {{.*}} when "reduce"
 // A rank without loss adds zero to it.
 // CHECK-NEXT: piper.plan.fill_zero scalar[64] bytes 8
@@ -59,9 +61,8 @@
 // PLANNED-NEXT: piper.plan.record [[E:[0-9]+]] on @compute
 // PLANNED-NEXT: piper.plan.wait [[E]] on @pp_stream
 // PLANNED-NEXT: piper.plan.send arena[0] bytes 64
-// The received gradient takes the place of what was sent, once that is acknowledged.
+// What was sent makes place once that is acknowledged.
 // PLANNED: piper.plan.release 0 of
-// PLANNED-NEXT: piper.plan.recv arena[0] bytes 64
 // PLANNED-NOT: buffer {{[0-9]+}}[
 
 module attributes {piper.phase = "scheduled"} {
