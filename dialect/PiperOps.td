@@ -13,6 +13,7 @@ include "dialect/PiperSymbolOps.td"
 include "dialect/PiperComputeOps.td"
 include "dialect/PiperCollectiveOps.td"
 include "dialect/PiperDirectiveOps.td"
+include "dialect/PiperKernelOps.td"
 include "dialect/PiperPlanAttrs.td"
 include "dialect/PiperPlanOps.td"
 

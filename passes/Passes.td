@@ -5,6 +5,7 @@
 #define PIPER_PASSES_TD
 
 include "mlir/Pass/PassBase.td"
+include "passes/lowering/Passes.td"
 include "passes/plan/PlanPasses.td"
 
 def DropUnusedStreams : Pass<"piper-drop-unused-streams", "::mlir::ModuleOp"> {

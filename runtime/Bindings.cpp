@@ -2,6 +2,7 @@
 //
 // piper._runtime: the executor as Python sees it. Memory crosses as addresses;
 // python/piper/execution.py checks dtypes and shapes.
+#include "runtime/BindingsKernel.h"
 #include "runtime/Executor.h"
 #include "runtime/StateAccess.h"
 #include "runtime/cpu/CpuDevice.h"
@@ -293,6 +294,7 @@ NB_MODULE(_runtime, m) {
           PyErr_SetString(PyExc_RuntimeError, error.what());
         }
       });
+  bindKernel(m);
   m.attr("PLAN_VERSION") = plan::kVersion;
   m.def(
       "set_rank_lost",

@@ -10,6 +10,7 @@
 #include "passes/Passes.h"
 #include "passes/Pipelines.h"
 #include "passes/capi/Piper.h"
+#include "passes/lowering/Lowering.h"
 
 void piperRegisterDialects(MlirDialectRegistry wrapped) {
   mlir::DialectRegistry &registry = *unwrap(wrapped);
@@ -17,6 +18,7 @@ void piperRegisterDialects(MlirDialectRegistry wrapped) {
   mlir::registerAllExtensions(registry);
   mlir::registerAllGPUToLLVMIRTranslations(registry);
   registry.insert<piper::PiperDialect>();
+  piper::registerBufferizationModels(registry);
 }
 
 void piperRegisterPasses() {
@@ -24,6 +26,7 @@ void piperRegisterPasses() {
     mlir::registerAllPasses();
     piper::registerPiperPasses();
     piper::registerPiperPipelines();
+    piper::registerLoweringPipelines();
     return true;
   }();
   (void)once;

@@ -2,10 +2,7 @@
 #include "runtime/cpu/ExternalSymbols.h"
 
 #include "runtime/cpu/KernelFailure.h"
-#if __has_include("runtime/cpu/kernels/Kernels.h")
 #include "runtime/cpu/kernels/Kernels.h"
-#define PIPER_HAS_KERNEL_LIBRARY 1
-#endif
 
 #include <cmath>
 #include <cstring>
@@ -56,10 +53,8 @@ Table makeTable() {
   add(table, "memmove", ::memmove);
   add(table, "memset", ::memset);
   add(table, "piper_kernel_fail", ::piper_kernel_fail);
-#ifdef PIPER_HAS_KERNEL_LIBRARY
   for (const KernelSymbol &symbol : kernelSymbols())
     table.emplace(symbol.name, symbol.address);
-#endif
   return table;
 }
 

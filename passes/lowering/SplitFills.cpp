@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+//===- SplitFills.cpp - one fill and one empty tensor per use -------------===//
+
+#include "passes/Passes.h"
+
+#include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "mlir/Dialect/Linalg/IR/Linalg.h"
+#include "mlir/Dialect/Tensor/IR/Tensor.h"
+
+using namespace mlir;
+
+namespace piper {
+#define GEN_PASS_DEF_SPLITFILLS
+#include "passes/Passes.h.inc"
+
+namespace {
+/// Gives every use of `op` after the first a copy of its own, just before it.
+void splitUses(Operation *op) {
+  for (OpOperand &use : llvm::make_early_inc_range(
+           llvm::drop_begin(op->getResult(0).getUses()))) {
+    OpBuilder builder(use.getOwner());
+    use.set(builder.clone(*op)->getResult(0));
+  }
+}
+
+struct SplitFills : public impl::SplitFillsBase<SplitFills> {
+  void runOnOperation() override {
+    // Fills first: their copies are new uses of the empty tensors.
+    SmallVector<Operation *> fills, empties;
+    getOperation().walk([&](linalg::FillOp op) {
+      if (op->getNumResults() == 1 && !op.getResult(0).use_empty())
+        fills.push_back(op);
+    });
+    llvm::for_each(fills, splitUses);
+    getOperation().walk([&](tensor::EmptyOp op) {
+      if (!op->use_empty())
+        empties.push_back(op);
+    });
+    llvm::for_each(empties, splitUses);
+  }
+};
+} // namespace
+} // namespace piper

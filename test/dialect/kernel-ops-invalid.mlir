@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+// RUN: piper-opt %s -split-input-file -verify-diagnostics
+
+func.func @shapes(%a: tensor<2x3xf32>, %b: tensor<4x5xf32>, %c: tensor<2x5xf32>) {
+  // expected-error @below {{expected shapes of a matrix product, got 'tensor<2x3xf32>' times 'tensor<4x5xf32>' into 'tensor<2x5xf32>'}}
+  %0 = piper.gemm ins(%a, %b : tensor<2x3xf32>, tensor<4x5xf32>) outs(%c : tensor<2x5xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @ranks(%a: tensor<2x3xf32>, %b: tensor<1x3x5xf32>, %c: tensor<2x5xf32>) {
+  // expected-error @below {{expected operands of one rank, 2 or 3, got ranks 2, 3 and 2}}
+  %0 = piper.gemm ins(%a, %b : tensor<2x3xf32>, tensor<1x3x5xf32>) outs(%c : tensor<2x5xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @mixed(%a: memref<2x3xf32>, %b: tensor<3x5xf32>, %c: tensor<2x5xf32>) {
+  // expected-error @below {{expected all operands to be tensors or all to be memrefs}}
+  %0 = piper.gemm ins(%a, %b : memref<2x3xf32>, tensor<3x5xf32>) outs(%c : tensor<2x5xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @symbol(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected a symbol of the kernel library, got 'fft'}}
+  %0 = piper.library_call "fft"(%x) {params = array<i64: 2, 3, 1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @params(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected 3 params (outer N inner), got 2}}
+  %0 = piper.library_call "cumsum"(%x) {params = array<i64: 2, 3>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @scale(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected no scale for 'cumsum'}}
+  %0 = piper.library_call "cumsum"(%x) {params = array<i64: 2, 3, 1>, scale = 1.0 : f64} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @count(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected 1 inputs of 'cumsum', got 2}}
+  %0 = piper.library_call "cumsum"(%x, %x) {params = array<i64: 2, 3, 1>} : (tensor<2x3xf32>, tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @elements(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected result 0 to have 6 elements (outer N inner), got 'tensor<2x4xf32>'}}
+  %0 = piper.library_call "cumsum"(%x) {params = array<i64: 2, 3, 1>} : (tensor<2x3xf32>) -> tensor<2x4xf32>
+  return
+}
+
+// -----
+
+func.func @type(%x: tensor<2x3xi64>) {
+  // expected-error @below {{expected input 0 to have element type f32, got 'tensor<2x3xi64>'}}
+  %0 = piper.library_call "cumsum"(%x) {params = array<i64: 2, 3, 1>} : (tensor<2x3xi64>) -> tensor<2x3xf32>
+  return
+}

@@ -1,0 +1,162 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The kernel library, called through piper.library_call, against plain PyTorch."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+import torch.nn.functional as F
+from kernel_harness import Kernel, assert_close
+
+TYPES = {torch.float32: "f32", torch.int64: "i64"}
+
+
+def type_of(tensor: torch.Tensor) -> str:
+    return "tensor<" + "".join(f"{n}x" for n in tensor.shape) + TYPES[tensor.dtype] + ">"
+
+
+def library_call(symbol: str, inputs, outputs, params, scale: float | None = None) -> None:
+    """Compiles and runs one call; writes to `outputs`."""
+    ins, outs = [type_of(x) for x in inputs], [type_of(x) for x in outputs]
+    names = [f"%r{i}" for i in range(len(outs))]
+    attributes = f"params = array<i64: {', '.join(map(str, params))}>"
+    if scale is not None:
+        attributes += f", scale = {scale!r} : f64"
+    arguments = [f"%a{i}" for i in range(len(ins))]
+    Kernel(f"""
+    func.func @call({", ".join(f"{n}: {t}" for n, t in zip(arguments, ins, strict=True))}) -> ({", ".join(outs)}) {{
+      {", ".join(names)} = piper.library_call "{symbol}"({", ".join(arguments)}) {{{attributes}}}
+          : ({", ".join(ins)}) -> ({", ".join(outs)})
+      return {", ".join(names)} : {", ".join(outs)}
+    }}""")(inputs, outputs)
+
+
+def generator() -> torch.Generator:
+    return torch.Generator().manual_seed(7)
+
+
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize(
+    "batch, heads, key_heads, queries, keys, dim",
+    [(2, 4, 2, 130, 130, 24), (1, 3, 3, 7, 7, 5), (1, 6, 2, 65, 100, 32), (2, 2, 1, 100, 65, 16), (1, 1, 1, 1, 1, 1)],
+)
+def test_attention(batch, heads, key_heads, queries, keys, dim, causal):
+    g = generator()
+    q = torch.randn(batch, heads, queries, dim, generator=g, requires_grad=True)
+    k = torch.randn(batch, key_heads, keys, dim, generator=g, requires_grad=True)
+    v = torch.randn(batch, key_heads, keys, dim, generator=g, requires_grad=True)
+    gradient = torch.randn(batch, heads, queries, dim, generator=g)
+    scale = 1 / math.sqrt(dim)
+    params = [batch, heads, key_heads, queries, keys, dim, int(causal)]
+
+    wide = [t.detach().double().requires_grad_() for t in (q, k, v)]
+    scores = wide[0] @ wide[1].repeat_interleave(heads // key_heads, 1).transpose(-1, -2) * scale
+    if causal:
+        scores = scores.masked_fill(torch.ones(queries, keys, dtype=torch.bool).triu(1), -math.inf)
+    expected = scores.softmax(-1) @ wide[2].repeat_interleave(heads // key_heads, 1)
+    expected_gradients = torch.autograd.grad(expected, wide, gradient.double())
+
+    q, k, v = q.detach(), k.detach(), v.detach()
+    out, lse = torch.empty_like(q), torch.empty(batch, heads, queries)
+    library_call("attention_forward", [q, k, v], [out, lse], params, scale)
+    assert_close(out, expected.detach(), 1e-6)
+    assert_close(lse, scores.logsumexp(-1).detach(), 1e-6)
+    gradients = [torch.empty_like(t) for t in (q, k, v)]
+    library_call("attention_backward", [gradient, q, k, v, out, lse], gradients, params, scale)
+    for result, wanted, name in zip(gradients, expected_gradients, ("dq", "dk", "dv"), strict=True):
+        # With one key, dq and dk are zero up to rounding.
+        assert (result - wanted).abs().max() <= 2e-6 * max(wanted.abs().max(), 1.0), name
+
+
+def test_attention_agrees_with_torch():
+    q, k, v = (torch.randn(2, 4, 96, 32, generator=generator()) for _ in range(3))
+    out, lse = torch.empty_like(q), torch.empty(2, 4, 96)
+    library_call("attention_forward", [q, k, v], [out, lse], [2, 4, 4, 96, 96, 32, 1], 1 / math.sqrt(32))
+    assert_close(out, F.scaled_dot_product_attention(q, k, v, is_causal=True), 1e-6)
+
+
+@pytest.mark.parametrize("padding", [-1, 3])
+def test_embedding_backward(padding):
+    index = torch.randint(0, 11, (40,), generator=generator())
+    gradient = torch.randn(40, 6, generator=generator())
+    out = torch.empty(11, 6)
+    library_call("embedding_backward", [gradient, index], [out], [40, 6, 11, padding])
+    weight = torch.zeros(11, 6, requires_grad=True)
+    F.embedding(index, weight, padding_idx=padding if padding >= 0 else None).backward(gradient)
+    assert_close(out, weight.grad, 1e-6)
+
+
+def test_index_put_accumulate():
+    base, index = torch.randn(9, 4, generator=generator()), torch.tensor([0, -1, 3, 3, -9])
+    value, out = torch.randn(5, 4, generator=generator()), torch.empty(9, 4)
+    library_call("index_put_accumulate", [base, index, value], [out], [5, 4, 9])
+    assert_close(out, base.index_put((index,), value, accumulate=True), 1e-6)
+
+
+def test_scatter_add():
+    base, source = torch.randn(3, 7, 4, generator=generator()), torch.randn(3, 5, 4, generator=generator())
+    index, out = torch.randint(0, 7, (3, 5, 4), generator=generator()), torch.empty(3, 7, 4)
+    library_call("scatter_add", [base, index, source], [out], [3, 5, 4, 7])
+    assert_close(out, base.scatter_add(1, index, source), 1e-6)
+
+
+@pytest.mark.parametrize("symbol", ["embedding_backward", "index_put_accumulate", "scatter_add"])
+def test_index_out_of_range(symbol):
+    index, rows = torch.tensor([1, 99]), torch.ones(2, 3)
+    calls = {
+        "embedding_backward": ([rows, index], torch.empty(4, 3), [2, 3, 4, -1]),
+        "index_put_accumulate": ([torch.zeros(4, 3), index, rows], torch.empty(4, 3), [2, 3, 4]),
+        "scatter_add": ([torch.zeros(4), index, torch.ones(2)], torch.empty(4), [1, 2, 1, 4]),
+    }
+    inputs, out, params = calls[symbol]
+    with pytest.raises(RuntimeError, match="expected an index from 0 to 3, got 99"):
+        library_call(symbol, inputs, [out], params)
+
+
+@pytest.mark.parametrize("largest", [True, False])
+def test_topk(largest):
+    x = torch.randn(5, 20, generator=generator())
+    x[0] = torch.arange(20) % 3  # ties
+    x[1, 4] = math.nan
+    values, indices = torch.empty(5, 6), torch.empty(5, 6, dtype=torch.int64)
+    library_call("topk", [x], [values, indices], [5, 20, 6, int(largest), 1])
+    order = torch.sort(x, dim=-1, descending=largest, stable=True)
+    assert_close(values, order.values[:, :6], 0)
+    assert torch.equal(indices, order.indices[:, :6])
+
+
+@pytest.mark.parametrize("descending", [True, False])
+def test_sort(descending):
+    x = torch.randn(4, 33, generator=generator())
+    x[0], x[1, 4] = torch.arange(33) % 5, math.nan
+    values, indices = torch.empty_like(x), torch.empty(4, 33, dtype=torch.int64)
+    library_call("sort", [x], [values, indices], [4, 33, int(descending)])
+    order = torch.sort(x, dim=-1, descending=descending, stable=True)
+    assert_close(values, order.values, 0)
+    assert torch.equal(indices, order.indices)
+
+
+def test_cumsum():
+    x = torch.randn(3, 50, 4, generator=generator())
+    out = torch.empty_like(x)
+    library_call("cumsum", [x], [out], [3, 50, 4])
+    assert_close(out, x.cumsum(1), 1e-6)
+
+
+def test_random_uniform():
+    def draw(seed: int, counter: int, stream: int, count: int = 100_003) -> torch.Tensor:
+        out = torch.empty(count)
+        library_call("random_uniform", [torch.tensor([seed, counter])], [out], [count, stream])
+        return out
+
+    x = draw(1, 2, 3)
+    assert x.min() >= 0 and x.max() < 1
+    assert abs(x.mean() - 0.5) < 0.005 and abs(x.var() - 1 / 12) < 0.005
+    assert torch.equal(x, draw(1, 2, 3)) and torch.equal(x[:10], draw(1, 2, 3, 10))
+    for other in (draw(2, 2, 3), draw(1, 3, 3), draw(1, 2, 4)):
+        assert (x == other).float().mean() < 0.01
+    # Known answer of Philox4x32-10 (Random123's kat_vectors) for counter and key zero: 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
+    known = torch.tensor([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
+    assert torch.equal(draw(0, 0, 0, 4), (known >> 8).float() / 2**24)
