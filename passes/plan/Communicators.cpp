@@ -7,12 +7,19 @@
 using namespace mlir;
 using namespace piper;
 
+std::string piper::getFreeName(const SymbolTable &symbols, std::string base) {
+  while (symbols.lookup(base))
+    base += '_';
+  return base;
+}
+
 FlatSymbolRefAttr Communicators::create(Location loc, Attribute key,
                                         StringRef prefix,
                                         ArrayRef<Attribute> groups) {
   FlatSymbolRefAttr &name = known[key];
   if (!name) {
-    std::string text = (prefix + "." + Twine(known.size() - 1)).str();
+    std::string text =
+        getFreeName(symbols, (prefix + "." + Twine(known.size() - 1)).str());
     name = FlatSymbolRefAttr::get(builder.getContext(), text);
     CommunicatorOp::create(builder, loc, builder.getStringAttr(text),
                            builder.getArrayAttr(groups));

@@ -6,6 +6,7 @@
 
 #include "dialect/PiperDialect.h"
 #include "mlir/IR/Builders.h"
+#include "mlir/IR/SymbolTable.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace piper {
@@ -14,7 +15,8 @@ namespace piper {
 /// on one stream, so groups that communicate on two streams have two.
 class Communicators {
 public:
-  explicit Communicators(mlir::OpBuilder builder) : builder(builder) {}
+  Communicators(mlir::OpBuilder builder, const mlir::SymbolTable &symbols)
+      : builder(builder), symbols(symbols) {}
 
   /// For collectives of `group` on `stream`.
   mlir::FlatSymbolRefAttr getForGroup(mlir::Location loc,
@@ -38,8 +40,13 @@ private:
                                  llvm::ArrayRef<mlir::Attribute> groups);
 
   mlir::OpBuilder builder;
+  /// Names that the module has already.
+  const mlir::SymbolTable &symbols;
   llvm::DenseMap<mlir::Attribute, mlir::FlatSymbolRefAttr> known;
 };
+
+/// `base`, or that with as many `_` as it takes to be no name of the module.
+std::string getFreeName(const mlir::SymbolTable &symbols, std::string base);
 
 } // namespace piper
 

@@ -13,7 +13,7 @@ namespace piper {
 /// What the graphs of a module share.
 struct PlanContext {
   mlir::ModuleOp module;
-  mlir::SymbolTable symbols;
+  const mlir::SymbolTable &symbols;
   RankClasses &classes;
   Communicators &communicators;
   /// For kernels and inputs.

@@ -114,19 +114,20 @@ struct Partition : public piper::impl::PartitionBase<Partition> {
 
 LogicalResult Partition::partition(ModuleOp module) {
   auto graphs = llvm::to_vector(module.getOps<GraphOp>());
+  SymbolTable symbols(module);
   RankClasses classes(module);
   auto builder = OpBuilder::atBlockEnd(module.getBody());
   SmallVector<PlanOp> plans;
   SmallVector<FlatSymbolRefAttr> names;
   for (auto [i, ranks] : llvm::enumerate(classes.getClasses())) {
-    std::string name = "class" + std::to_string(i);
+    std::string name = getFreeName(symbols, "class" + std::to_string(i));
     plans.push_back(
         PlanOp::create(builder, module.getLoc(), name, ranks, 0, 0, 0, 0, 0));
     plans.back().getBody().emplaceBlock();
     names.push_back(FlatSymbolRefAttr::get(&getContext(), name));
   }
   builder.setInsertionPoint(plans.front());
-  Communicators communicators(builder);
+  Communicators communicators(builder, symbols);
   PlanContext context{
       module, SymbolTable(module), classes, communicators, builder, 0, {}, {}};
   SmallVector<StateLayout> layouts;

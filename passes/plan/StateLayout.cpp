@@ -83,6 +83,10 @@ void StateWriter::addSegment(StringAttr state, StringRef slot,
                              BucketStorage &storage, int64_t offset, int64_t at,
                              bool sharded) {
   int64_t width = getElementBytes(storage.elementType);
+  int64_t count =
+      symbols.lookup<StateOp>(state).getTensorType().getNumElements();
+  if (count == 0)
+    return;
   SegmentAttr segment;
   if (sharded && storage.isReplicated()) {
     int64_t shard = storage.bucket.getShardElements();
@@ -93,8 +97,6 @@ void StateWriter::addSegment(StringAttr state, StringRef slot,
                                       storage.bucket.getRanksAttr()),
         shard, 1, 0);
   } else {
-    int64_t count =
-        symbols.lookup<StateOp>(state).getTensorType().getNumElements();
     segment =
         SegmentAttr::get(builder.getContext(), rankClass, AddressSpace::state,
                          at + offset * width, 0, count, {}, 0, 1, 0);
