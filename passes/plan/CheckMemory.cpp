@@ -13,6 +13,31 @@ static std::string getName(ActionOpInterface action) {
   return action->getName().getStringRef().str();
 }
 
+/// A kernel reads and writes through its pointers in any order, so what it
+/// writes overlaps nothing else of its own.
+static LogicalResult checkOperands(LaunchOp launch,
+                                   SmallVector<Access> accesses) {
+  llvm::sort(accesses, [](const Access &a, const Access &b) {
+    return std::tie(a.space, a.begin, a.end) <
+           std::tie(b.space, b.begin, b.end);
+  });
+  // Of what begins before, the ends that reach furthest.
+  const Access *read = nullptr, *written = nullptr;
+  for (const Access &access : accesses) {
+    for (const Access *other : {written, access.writes ? read : nullptr})
+      if (other && other->space == access.space && other->end > access.begin &&
+          other->operand != access.operand)
+        return launch.emitOpError("expected pointer ")
+               << std::max(other->operand, access.operand)
+               << " to have memory of its own, got an overlap with pointer "
+               << std::min(other->operand, access.operand);
+    const Access *&last = access.writes ? written : read;
+    if (!last || last->space != access.space || last->end < access.end)
+      last = &access;
+  }
+  return success();
+}
+
 /// Every two accesses that conflict are ordered, over streams by events or by
 /// acknowledged messages.
 static LogicalResult checkRaces(EntryOp entry, const PlanTables &tables) {
@@ -25,6 +50,9 @@ static LogicalResult checkRaces(EntryOp entry, const PlanTables &tables) {
       continue;
     }
     SmallVector<Access> accesses = tables.getAccesses(action);
+    if (auto launch = dyn_cast<LaunchOp>(*action))
+      if (failed(checkOperands(launch, accesses)))
+        return failure();
     for (Access access : accesses) {
       // A bundle travels with the gaps between its members.
       if (isa<PlanSendOp>(*action))

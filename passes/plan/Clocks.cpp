@@ -31,6 +31,15 @@ void Clocks::wait(FlatSymbolRefAttr stream, int64_t event) {
     own = std::max(own, other);
 }
 
+bool Clocks::isKnown(int64_t event, FlatSymbolRefAttr stream) const {
+  auto found = events.find(event);
+  if (found == events.end())
+    return false;
+  return llvm::all_of(
+      llvm::zip(getClock(stream), found->second),
+      [](auto pair) { return std::get<0>(pair) >= std::get<1>(pair); });
+}
+
 void Clocks::release(FlatSymbolRefAttr stream, Completion message) {
   int64_t &known = clocks[getLine(stream)][message.line];
   known = std::max(known, message.time);
@@ -55,8 +64,7 @@ Completion Clocks::advance(ActionOpInterface action) {
     return {};
   }
   if (auto release = dyn_cast<ReleaseOp>(*action)) {
-    this->release(stream, {getChannelLine(release.getCommunicatorAttr()),
-                           int64_t(release.getMessage()) + 1});
+    this->release(stream, getReleased(release));
     return {};
   }
   Completion done = getNext(action);

@@ -55,6 +55,13 @@ public:
   void setEvent(int64_t event, Clock clock) {
     events[event] = std::move(clock);
   }
+  /// Whether whoever waits for the event learns nothing new.
+  bool isKnown(int64_t event, mlir::FlatSymbolRefAttr stream) const;
+  /// The message that a release waits for.
+  Completion getReleased(ReleaseOp release) const {
+    return {getChannelLine(release.getCommunicatorAttr()),
+            int64_t(release.getMessage()) + 1};
+  }
   /// Effect of a wait or release that is about to be inserted.
   void wait(mlir::FlatSymbolRefAttr stream, int64_t event);
   void release(mlir::FlatSymbolRefAttr stream, Completion message);

@@ -44,6 +44,7 @@ public:
 
   /// Places the buffers and returns the end of the arena.
   int64_t run();
+  EntryOp getEntry() const { return entry; }
   /// To be called once synchronisation is inserted.
   void writeLifetimes();
 
@@ -254,8 +255,10 @@ struct PlanMemory : public piper::impl::PlanMemoryBase<PlanMemory> {
     // What shares memory now needs order, as what shares data does.
     if (failed(synchronize(module)))
       return signalPassFailure();
-    for (EntryPlanner &planner : planners)
+    for (EntryPlanner &planner : planners) {
+      dropImplied(planner.getEntry());
       planner.writeLifetimes();
+    }
     for (auto plan : module.getOps<PlanOp>())
       for (auto entry : plan.getBody().front().getOps<EntryOp>())
         entry->setAttr("peaks", getPeaks(entry));

@@ -29,6 +29,10 @@ private:
 mlir::LogicalResult synchronize(EntryOp entry, const PlanTables &tables,
                                 const Receivers &receivers, int64_t &numEvents);
 
+/// Erases waits and releases that others imply, and records that nobody waits
+/// for.
+void dropImplied(EntryOp entry);
+
 /// All entries of all classes.
 mlir::LogicalResult synchronize(mlir::ModuleOp module);
 

@@ -245,3 +245,14 @@ piper.graph @step rows 2 {
   %0 = piper.input "args.0" 0 : tensor<2xf32>
   piper.return %0 : tensor<2xf32>
 }
+
+// -----
+
+piper.plan.kernel "f" [64, 64] "rw"
+piper.plan @class0 ranks [0] arena 0 state 128 scalar 0 peak 0 events 0 {
+  piper.plan.stream @compute
+  piper.plan.entry "step" {
+    // expected-error @+1 {{expected pointer 1 to have memory of its own, got an overlap with pointer 0}}
+    piper.plan.launch "f" (state[0], state[32]) on @compute
+  }
+}
