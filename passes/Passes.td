@@ -8,10 +8,6 @@ include "mlir/Pass/PassBase.td"
 include "passes/lowering/Passes.td"
 include "passes/plan/PlanPasses.td"
 
-def DropUnusedStreams : Pass<"piper-drop-unused-streams", "::mlir::ModuleOp"> {
-  let summary = "Erases streams that no operation names";
-}
-
 //===----------------------------------------------------------------------===//
 // Scheduling: the passes of piper-schedule-pipeline, in its order.
 //===----------------------------------------------------------------------===//
