@@ -106,7 +106,7 @@ def _capture(
         if not found.divide and rows is not None:
             # Weights of all parts add up to 1: the loss is the sum itself.
             weight = weight * (rows / total_rows)
-        return total, weight
+        return total.to(torch.float32), weight.to(torch.float32)
 
     examples = [
         torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()

@@ -246,10 +246,19 @@ def _input_port(desc) -> Port:
         return Port("input", index=desc.idx)
     if isinstance(desc, aot.TangentAOTInput) and isinstance(desc.output, aot.PlainAOTOutput):
         return Port("tangent", index=desc.output.idx)
+    if isinstance(desc, aot.TangentAOTInput) and isinstance(desc.output, aot.InputMutationAOTOutput):
+        _written_port(desc.output)
     raise ImporterError(
         f"an input of the step can't be imported: {desc.expr()} (tensor subclasses and views of one another are not "
         "supported)"
     )
+
+
+def _written_port(desc) -> Port:
+    of = _input_port(desc.mutated_input)
+    if of.kind == "parameter":
+        raise ImporterError(f"parameter '{of.name.partition('.')[2]}' is written in forward: expected a buffer")
+    return of
 
 
 def _output_port(desc) -> Port | None:
@@ -259,8 +268,9 @@ def _output_port(desc) -> Port | None:
         of = _input_port(desc.grad_of)
         return Port("gradient", of.name, of.index)
     if isinstance(desc, aot.InputMutationAOTOutput):
-        of = _input_port(desc.mutated_input)
-        return Port("write", of.name, of.index)
+        of = _written_port(desc)
+        # The batch is the caller's: what forward does to it in place stays inside the step.
+        return Port("write", of.name) if of.kind == "buffer" else None
     raise ImporterError(f"an output of the step can't be imported: {desc.expr()}")
 
 

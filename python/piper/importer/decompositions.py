@@ -57,6 +57,13 @@ def squeeze_dims(x, dims):
     return x.reshape([size for dim, size in enumerate(x.shape) if dim not in gone])
 
 
+def gelu(x, approximate="none"):
+    """As PyTorch defines it; torch-mlir has sqrt(2 / pi) to three digits."""
+    if approximate == "tanh":
+        return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * (x * x * x))))
+    return 0.5 * x * (1 + torch.erf(x * math.sqrt(0.5)))
+
+
 def embedding_dense_backward(grad, index, num_weights, padding_idx, scale_grad_by_freq):
     if scale_grad_by_freq:
         return NotImplemented
@@ -116,7 +123,7 @@ def scatter_add(x, dim, index, src):
 
 
 def scatter_src(x, dim, index, src):
-    """Where an index occurs twice torch leaves the result open, so sums will do."""
+    """Where an index occurs twice torch picks one of the values, any; here it is their mean, so equal ones stay."""
     if x.dtype not in (torch.float32, torch.bool) or x.dim() == 0:
         return NotImplemented
     zeros, ones = torch.zeros(x.shape, device=x.device), torch.ones(index.shape, device=x.device)
@@ -124,7 +131,7 @@ def scatter_src(x, dim, index, src):
     hits = scatter_add(zeros, dim, index, ones)
     if values is NotImplemented or hits is NotImplemented:
         return NotImplemented
-    return torch.where(hits > 0, values if x.dtype == torch.float32 else values > 0, x)
+    return torch.where(hits > 0, values / hits if x.dtype == torch.float32 else values > 0, x)
 
 
 def scatter_value(x, dim, index, value):
@@ -167,7 +174,7 @@ def _put_rows(base: Tensor, index: Tensor, rows: Tensor, accumulate: bool) -> Te
         return library_ops.index_put_accumulate(base, index, rows)
     hits = library_ops.index_put_accumulate(torch.zeros(base.shape[0], 1), index, torch.ones(index.shape[0], 1))
     values = library_ops.index_put_accumulate(torch.zeros(base.shape), index, rows)
-    return torch.where(hits > 0, values, base)
+    return torch.where(hits > 0, values / hits, base)
 
 
 def _masked_put(x: Tensor, mask: Tensor, values: Tensor, accumulate: bool):
@@ -238,6 +245,7 @@ def avg_pool2d_backward(grad, x, kernel, stride, padding, ceil_mode, count_inclu
 
 
 OWN = {
+    aten.gelu.default: gelu,
     aten.avg_pool2d_backward.default: avg_pool2d_backward,
     aten.squeeze.dims: squeeze_dims,
     aten.copy.default: copy,

@@ -9,6 +9,7 @@ outputs), and put back into the lowered function as `piper.library_call` operati
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -25,6 +26,10 @@ _PIPELINES = (
     "builtin.module(func.func(torch-match-quantized-custom-ops),torchdynamo-export-to-torch-backend-pipeline{extra-library=})",
     "builtin.module(torch-backend-to-linalg-on-tensors-backend-pipeline{allow-non-finites=true})",
 )
+
+
+#: Dialects of torch-mlir that are none of MLIR's.
+_FOREIGN = ("torch", "torch_c", "tm_tensor", "ml_program")
 
 
 @dataclass
@@ -182,13 +187,16 @@ def _sort(block: ir.Block) -> None:
         place(position)
 
 
-def _used(op: ir.Operation) -> list[ir.Value]:
-    values = list(op.operands)
+def _walk(op: ir.Operation) -> Iterator[ir.Operation]:
+    yield op
     for region in op.regions:
         for block in region.blocks:
             for inner in block.operations:
-                values += _used(inner.operation)
-    return values
+                yield from _walk(inner.operation)
+
+
+def _used(op: ir.Operation) -> list[ir.Value]:
+    return [value for inner in _walk(op) for value in inner.operands]
 
 
 def _clean_text(module: ir.Module) -> str:
@@ -197,4 +205,7 @@ def _clean_text(module: ir.Module) -> str:
         if op.operation.name == "ml_program.global":
             op.operation.erase()
     module.operation.verify()
+    foreign = sorted({op.name for op in _walk(module.operation) if op.name.partition(".")[0] in _FOREIGN})
+    if foreign:
+        raise ValueError(f"it lowers to {', '.join(foreign)}, which MLIR does not know")
     return module.operation.get_asm(use_local_scope=False)

@@ -109,6 +109,41 @@ def test_nothing_to_train_is_a_forward():
     assert torch.allclose(train(imported, [batch]).loss_sum / 12, zoo.squared(model(*batch["args"]), batch["target"]))
 
 
+class InPlace(nn.Module):
+    def __init__(self, on_parameter):
+        super().__init__()
+        self.a, self.on_parameter = nn.Linear(4, 2), on_parameter
+
+    def forward(self, x):
+        with torch.no_grad():
+            (self.a.weight if self.on_parameter else x).clamp_(-0.5, 0.5)
+        return self.a(x)
+
+
+def test_changes_of_the_batch_stay_inside():
+    model, batch = InPlace(False), zoo.regression((4,), (2,))
+    kept = batch["args"][0].clone()
+    imported = import_model(model, zoo.squared, batch)
+    outcome = train(imported, [batch])
+    assert torch.equal(batch["args"][0], kept) and not imported.buffer_writes
+    assert torch.allclose(outcome.loss_sum / 12, zoo.squared(model.a(kept.clamp(-0.5, 0.5)), batch["target"]))
+
+
+def test_parameters_are_not_written_in_forward():
+    with pytest.raises(ImporterError, match="parameter 'a.weight' is written in forward"):
+        import_model(InPlace(True), zoo.squared, zoo.regression((4,), (2,)))
+
+
+def test_double_precision_models_have_single_precision_losses():
+    model = nn.Linear(4, 2).double()
+    batch = {k: v.double() if k == "target" else v for k, v in zoo.regression((4,), (2,)).items()}
+    batch["args"] = (batch["args"][0].double(),)
+    outcome = train(import_model(model, zoo.squared, batch), [batch])
+    zoo.squared(model(*batch["args"]), batch["target"]).backward()
+    assert outcome.loss_sum.dtype == outcome.loss_weight.dtype == torch.float32
+    assert torch.allclose(outcome.gradients["bias"], model.bias.grad, rtol=1e-10)
+
+
 def test_frozen_chunks_have_no_backward():
     model, loss_fn, batches, _ = zoo.cases()["adapted"]
     imported = import_model(model, loss_fn, batches[0])

@@ -80,6 +80,8 @@ OPERATIONS = {
     "index_add": lambda x: torch.zeros(6, 5).index_add(0, torch.tensor([1, 1, 0, 5, 2, 1]), x),
     "index_add_columns": lambda x: torch.ones(6, 9).index_add(1, torch.tensor([1, 1, 0, 8, 2]), x, alpha=2),
     "index_put": lambda x: torch.ones(6, 5).index_put((torch.tensor([4, 0]),), x[:2]),
+    "index_put_twice": lambda x: x.index_put((torch.tensor([4, 0, 4]),), torch.tensor(2.0)),
+    "scatter_twice": lambda x: x * torch.zeros(6, 5).scatter(1, torch.tensor([[1, 3, 1]]).expand(6, 3), 1.0),
     "masked_put": lambda x: x.masked_fill(x > 0.5, 2.0),
     "gather": lambda x: x.gather(1, torch.tensor([[0, 4, 0]]).expand(6, 3)),
     "scatter": lambda x: torch.zeros(6, 7).scatter(1, torch.arange(5).expand(6, 5), x),
@@ -93,7 +95,8 @@ OPERATIONS = {
     "one_hot": lambda x: x * F.one_hot(torch.arange(6) % 5, 5),
     "group_norm": lambda x: F.group_norm(x[:, :4], 2),
     "layer_norm": lambda x: F.layer_norm(x, (5,)),
-    "gelu": lambda x: F.gelu(x, approximate="tanh"),
+    "gelu": F.gelu,
+    "gelu_tanh": lambda x: F.gelu(x, approximate="tanh"),
     "softplus": F.softplus,
     "pad": lambda x: F.pad(x, (1, 2)),
     "roll": lambda x: x.roll(2, 0),
@@ -166,13 +169,15 @@ def test_every_missing_operation_is_named_with_its_line(lowering):
     def loss(out, target):
         a = torch.linalg.matrix_exp(out[:, None] * out[..., None])
         b = torch.special.i1(out)
-        return ((a.sum() + b.sum()), 1)
+        c = out.cumprod(1)
+        return ((a.sum() + b.sum() + c.sum()), 1)
 
     imported = import_model(model, loss, zoo.regression((4,), (2,)))
     with pytest.raises(ImporterError) as error:
         lower_program([imported], lowering)
     lines = str(error.value).splitlines()
     assert any("linalg_matrix_exp" in line and "test_lower.py:" in line for line in lines)
+    assert any("cumprod" in line and "test_lower.py:" in line for line in lines)
     assert any("special_i1" in line and "test_lower.py:" in line for line in lines)
     assert lower_program([import_model(model, zoo.squared, zoo.regression((4,), (4,)))], lowering)
 

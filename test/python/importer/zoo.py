@@ -199,6 +199,43 @@ def masked_batch(batch=4, seq=6):
     )
 
 
+class Expert(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.up, self.down = nn.Linear(dim, 2 * dim), nn.Linear(2 * dim, dim)
+
+    def forward(self, x):
+        return self.down(F.silu(self.up(x)))
+
+
+class MixtureLayer(nn.Module):
+    def __init__(self, dim, experts):
+        super().__init__()
+        self.router = nn.Linear(dim, experts, bias=False)
+        self.experts = nn.ModuleList(Expert(dim) for _ in range(experts))
+
+    def forward(self, x):
+        weights, chosen = F.softmax(self.router(x), -1).topk(2, -1)
+        weights = weights / weights.sum(-1, keepdim=True)
+        full = torch.zeros(*x.shape[:-1], len(self.experts)).scatter(-1, chosen, weights)
+        return x + sum(expert(x) * full[..., i : i + 1] for i, expert in enumerate(self.experts))
+
+
+class Mixture(nn.Module):
+    """A mixture of experts in its dense form: every expert sees every token, most with weight zero."""
+
+    def __init__(self, dim=8, vocab=13):
+        super().__init__()
+        self.embed, self.head = nn.Embedding(vocab, dim), nn.Linear(dim, vocab)
+        self.layers = nn.ModuleList(MixtureLayer(dim, 4) for _ in range(2))
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for layer in self.layers:
+            x = layer(x)
+        return self.head(x)
+
+
 class Skipping(nn.Module):
     """Activations that skip over several chunks; their gradients meet again at the producer."""
 
@@ -324,6 +361,7 @@ def cases():
             {},
         ),
         "masked": (Masked(), token_loss, [masked_batch()], {}),
+        "mixture": (Mixture(), token_loss, [tokens(4, 13, 5)], {}),
         "skipping": (Skipping(), squared, [regression((5,), (3,))], {}),
         "viewed": (Viewed(), squared, [regression((5, 4), (2,), 3) for _ in range(2)], {}),
         "structured": (
