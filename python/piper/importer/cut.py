@@ -14,9 +14,10 @@ import torch
 from torch import fx
 
 from .errors import ImporterError
-from .graphs import aten, calls, is_part_view, is_view, reachable, structural_hash, subgraph
+from .graphs import aten, calls, reachable, structural_hash, subgraph
 from .imported import BACKWARD, FORWARD, Function, TensorSpec
 from .regions import Tags
+from .saving import made_again
 
 #: ("F", chunk), ("B", chunk) or ("G", number of the sum)
 Key = tuple[str, int]
@@ -113,53 +114,18 @@ class Cutter:
         )
 
     def _with_copies(self, key: Key, body: list[fx.Node]) -> list[fx.Node]:
-        """`body` and what is made again in it: constants, and in a backward the views of its own forward's values."""
-        inside = set(body)
-        forward = _own_forward(key) if key[0] == "B" else None
-        whole = (
-            {
-                node
-                for node in _external(body)
-                if self._keys.get(node) == forward and not self._part_of_saved(node, forward)
-            }
-            if forward
-            else set()
-        )
-        kept = reachable(whole, lambda n: n.all_input_nodes if self._again(n, forward) else ())
-        roots = {node for node in kept if not self._again(node, forward)}
-
-        def follow(node: fx.Node) -> Iterable[fx.Node]:
-            for operand in node.all_input_nodes:
-                if operand in inside:
-                    continue
-                if (
-                    operand in self._recipes
-                    or (forward and self._again(operand, forward))
-                    or (forward and self._part_again(operand, forward, roots))
-                ):
-                    yield operand
-
-        copies = [node for node in reachable(body, follow) if node not in inside]
-        return sorted(inside | set(copies), key=self._position.__getitem__)
-
-    def _again(self, node: fx.Node, forward: Key | None) -> bool:
-        return self._keys.get(node) == forward and is_view(node) and node not in self._crossing
-
-    def _part_of_saved(self, node: fx.Node, forward: Key | None) -> bool:
-        while self._keys.get(node) == forward and (is_view(node) or is_part_view(node)):
-            if is_part_view(node):
-                return True
-            node = node.args[0]
-        return False
-
-    def _part_again(self, node: fx.Node, forward: Key, roots: set[fx.Node]) -> bool:
-        """Whether a slice is worth making again: its base is at hand anyway."""
-        if self._keys.get(node) != forward or not is_part_view(node) or node in self._crossing:
-            return False
-        base = node
-        while self._keys.get(base) == forward and (is_view(base) or is_part_view(base)):
-            base = base.args[0]
-        return self._keys.get(base) != forward or base in roots
+        """`body` and what is made again in it: constants, and in a backward some of its own forward's values."""
+        inside, again = set(body), set()
+        if key[0] == "B":
+            forward = _own_forward(key)
+            again = made_again(
+                body,
+                lambda node: self._keys.get(node) == forward and node not in self._crossing,
+                self._position.__getitem__,
+            )
+        start = [*body, *again]
+        recipes = reachable(start, lambda node: [o for o in node.all_input_nodes if o in self._recipes])
+        return sorted({*inside, *again, *recipes}, key=self._position.__getitem__)
 
 
 def _own_forward(key: Key) -> Key:

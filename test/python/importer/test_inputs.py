@@ -161,6 +161,26 @@ def test_saved_values_exclude_what_is_at_hand():
     )  # hidden activation, difference to the target
 
 
+def test_cheap_values_are_made_again():
+    """SwiGLU keeps the two projections for its backward, not the gate's activation and the product."""
+
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate, self.up, self.down = nn.Linear(4, 8), nn.Linear(4, 8), nn.Linear(8, 2)
+
+        def forward(self, x):
+            return self.down(torch.nn.functional.silu(self.gate(x)) * self.up(x))
+
+    model, batch = Gated(), zoo.regression((4,), (2,))
+    imported = import_model(model, lambda o, t: (o.sum(), 1), batch)
+    saved = imported.member(imported.nodes[0], 6).saved_results
+    assert [spec.shape for spec in saved] == [(6, 8), (6, 8)]
+    outcome = train(imported, [batch])
+    model(*batch["args"]).sum().backward()
+    assert torch.allclose(outcome.gradients["gate.weight"], model.gate.weight.grad, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", ["1", "77"])
 def test_names_do_not_depend_on_the_hash_seed(seed):
     code = (
