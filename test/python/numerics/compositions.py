@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The compositions of parallelism that the language model is trained under."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+import language_model as lm
+import piper
+
+# Smaller than one layer of the model (2.6 MB), so that several buckets make one layer.
+SMALL_BUCKET_MIB = 0.5
+
+
+@dataclasses.dataclass(frozen=True)
+class Composition:
+    name: str
+    pp: int = 1
+    dp: int = 1
+    zero: int = 0
+    microbatches: int = 1
+    schedule: str | None = None
+    rows: int = 16
+    bucket_size: float = 25.0
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def ranks(self) -> int:
+        return self.pp * self.dp
+
+    def strategy(self) -> piper.Strategy:
+        if self.pp > 1:
+            mesh = piper.Mesh(pp=self.pp, dp=self.dp) if self.dp > 1 else piper.Mesh(pp=self.pp)
+            return piper.strategies.pipeline(
+                mesh,
+                schedule=self.schedule,
+                microbatches=self.microbatches,
+                zero=self.zero,
+                bucket_size=self.bucket_size,
+            )
+        return piper.strategies.data_parallel(
+            piper.Mesh(dp=self.dp), zero=self.zero, bucket_size=self.bucket_size, microbatches=self.microbatches
+        )
+
+    def compile(self, x, y, make_optimizer: Callable):
+        model = lm.build()
+        if self.pp > 1:
+            piper.annotate_modules(model, {"stage": lm.stages(model, self.pp)})
+        optimizer = (
+            make_optimizer(model.parameters(), lr=0.1)
+            if isinstance(make_optimizer, type)
+            else make_optimizer(model.parameters())
+        )
+        return piper.compile(model, lm.loss_fn, (x, y), strategy=self.strategy(), optimizer=optimizer)
+
+
+def _all() -> list[Composition]:
+    out = [Composition("one"), Composition("one-mb3", microbatches=3)]
+    for dp in (2, 4):
+        for zero in range(4):
+            out.append(Composition(f"dp{dp}-zero{zero}", dp=dp, zero=zero))
+            out.append(Composition(f"dp{dp}-zero{zero}-small", dp=dp, zero=zero, bucket_size=SMALL_BUCKET_MIB))
+    for pp in (2, 4):
+        for schedule in ("gpipe", "1f1b"):
+            for m in (1, 3, 4, 8):
+                out.append(Composition(f"pp{pp}-{schedule}-mb{m}", pp=pp, schedule=schedule, microbatches=m))
+    for zero in range(4):
+        out.append(Composition(f"pp2dp2-1f1b-zero{zero}", pp=2, dp=2, schedule="1f1b", microbatches=4, zero=zero))
+    out.append(Composition("pp2-unordered", pp=2, microbatches=4))
+    out.append(Composition("pp2-1f1b-rows10", pp=2, schedule="1f1b", microbatches=4, rows=10))
+    out.append(Composition("pp2dp2-1f1b-rows10", pp=2, dp=2, schedule="1f1b", microbatches=4, rows=10, zero=1))
+    out.append(Composition("dp2-rows7", dp=2, rows=7))
+    out.append(Composition("dp2-rows7-zero3", dp=2, rows=7, zero=3))
+    return out
+
+
+COMPOSITIONS = _all()

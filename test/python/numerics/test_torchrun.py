@@ -1,0 +1,70 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The same compositions with every rank a process of its own, started by torchrun."""
+
+from __future__ import annotations
+
+import functools
+import pathlib
+import subprocess
+import sys
+
+import language_model as lm
+import pytest
+import reference
+import torch
+from compositions import COMPOSITIONS
+
+HERE = pathlib.Path(__file__).parent
+BY_RANKS = {ranks: [str(c) for c in COMPOSITIONS if c.ranks == ranks] for ranks in (2, 4)}
+
+
+def torchrun(ranks: int, script: pathlib.Path, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess:
+    """Runs a script under torchrun on a free port of this machine."""
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        str(ranks),
+        str(script),
+        *arguments,
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=HERE)
+
+
+@pytest.fixture(scope="module", params=(2, 4))
+def results(request, tmp_path_factory):
+    ranks = request.param
+    folder = tmp_path_factory.mktemp(f"torchrun{ranks}")
+    done = torchrun(ranks, HERE / "torchrun_worker.py", str(folder), *BY_RANKS[ranks])
+    assert done.returncode == 0, done.stderr[-4000:]
+    return ranks, {name: [torch.load(folder / f"{name}.{r}.pt") for r in range(ranks)] for name in BY_RANKS[ranks]}
+
+
+def test_gradients_updates_and_replicas(results):
+    ranks, by_name = results
+    make = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+    expected = {}
+    failures = []
+    for name, outcomes in by_name.items():
+        rows = next(c.rows for c in COMPOSITIONS if str(c) == name)
+        if rows not in expected:
+            batches = lm.batches(5, rows, seed=2)
+            expected[rows] = (
+                reference.gradients(lm.build(), lm.loss_fn, *batches[0]),
+                reference.train(lm.build(), lm.loss_fn, batches, make),
+            )
+        (_, gradients), (losses, parameters) = expected[rows]
+        error, worst = reference.worst_gradient_error(outcomes[0]["gradients"], gradients)
+        if error > 1e-5:
+            failures.append(f"{name}: gradient of {worst} off by {error:.2e}")
+        if outcomes[0]["losses"] != pytest.approx(losses, rel=1e-5):
+            failures.append(f"{name}: losses {outcomes[0]['losses']}, expected {losses}")
+        for key, value in parameters.items():
+            off = float((outcomes[0]["state"][key] - value).abs().max() / value.abs().max())
+            if off > 1e-5:
+                failures.append(f"{name}: {key} off by {off:.2e} after 5 steps")
+        if len({o["digest"] for o in outcomes}) != 1 or any(o["losses"] != outcomes[0]["losses"] for o in outcomes):
+            failures.append(f"{name}: ranks disagree")
+    assert not failures, "\n".join(failures)
