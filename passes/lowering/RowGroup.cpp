@@ -115,10 +115,32 @@ static bool interleave(const RowAccess &a, const RowAccess &b) {
          a.rowStrides == b.rowStrides;
 }
 
+/// Buffers that the body of `op` reads by itself, from any row: a gather.
+static SmallVector<Value> gatheredBuffers(linalg::LinalgOp op) {
+  SmallVector<Value> buffers;
+  op->walk([&](Operation *inner) {
+    if (inner == op.getOperation())
+      return;
+    for (Value operand : inner->getOperands())
+      if (isa<MemRefType>(operand.getType()))
+        buffers.push_back(baseOf(operand));
+  });
+  return buffers;
+}
+
 bool RowGroup::add(linalg::LinalgOp op) {
   std::optional<Accesses> accesses = analyze(op);
   if (!accesses)
     return false;
+  const RowAccess anyRow;
+  SmallVector<Value> gathered = gatheredBuffers(op);
+  for (Value buffer : gathered) {
+    auto earlier = touched.find(buffer);
+    if (earlier != touched.end())
+      for (const RowAccess &other : earlier->second)
+        if (!interleave(anyRow, other))
+          return false;
+  }
   for (auto [operand, access] : llvm::zip(op->getOperands(), *accesses)) {
     if (!access)
       continue;
@@ -132,6 +154,8 @@ bool RowGroup::add(linalg::LinalgOp op) {
   for (auto [operand, access] : llvm::zip(op->getOperands(), *accesses))
     if (access)
       touched[baseOf(operand)].push_back(*access);
+  for (Value buffer : gathered)
+    touched[buffer].push_back(anyRow);
   ops.push_back(op);
   operandAccesses.push_back(std::move(*accesses));
   return true;

@@ -55,6 +55,28 @@ func.func @apart(%x: memref<4x4xf32>, %y: memref<4x4xf32>, %z: memref<4x4xf32>) 
   return
 }
 
+// The second op's body loads other rows of what the first one writes.
+// CHECK-LABEL: func.func @gathered
+// CHECK-NOT: scf.for
+// CHECK: return
+func.func @gathered(%x: memref<4x8xf32>, %y: memref<4x8xf32>, %z: memref<4x8xf32>) {
+  %last = arith.constant 3 : index
+  linalg.generic {indexing_maps = [#all, #all], iterator_types = ["parallel", "parallel"]} ins(%x : memref<4x8xf32>) outs(%y : memref<4x8xf32>) {
+  ^bb0(%a: f32, %o: f32):
+    %0 = arith.addf %a, %a : f32
+    linalg.yield %0 : f32
+  }
+  linalg.generic {indexing_maps = [#all], iterator_types = ["parallel", "parallel"]} outs(%z : memref<4x8xf32>) {
+  ^bb0(%o: f32):
+    %i = linalg.index 0 : index
+    %j = linalg.index 1 : index
+    %mirrored = arith.subi %last, %i : index
+    %0 = memref.load %y[%mirrored, %j] : memref<4x8xf32>
+    linalg.yield %0 : f32
+  }
+  return
+}
+
 // CHECK-LABEL: func.func @sum_used
 // CHECK-NOT: scf.for
 // CHECK: return
