@@ -11,7 +11,7 @@ from torch import Tensor
 from . import llama
 from .text import Corpus
 
-STEPS = 140
+STEPS = 120
 ROWS = 16
 LEARNING_RATE = 1e-3
 WARMUP_STEPS = 20

@@ -24,8 +24,8 @@ COLORS = {
     "waiting": "#e8e8e8",
     "other": "#bdbdbd",
 }
-_WAITING = {"wait", "release", "recv"}
-_COMMUNICATION = {"send", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"}
+_WAITING = {"wait", "release"}
+_COMMUNICATION = {"send", "recv", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"}
 
 
 def kind(span: Span) -> str:
