@@ -20,9 +20,18 @@ COLORS = {
     "forward": "#7fb3e6",
     "backward": "#f2a65a",
     "update": "#8cc98c",
+    "accumulation": "#9e9e9e",
     "communication": "#c39bd3",
     "waiting": "#e8e8e8",
-    "other": "#bdbdbd",
+    "other": "#c9b28f",
+}
+_KINDS = {
+    "F": "forward",
+    "B": "backward",
+    "I": "backward",
+    "W": "backward",
+    "update": "update",
+    "accumulate": "accumulation",
 }
 _WAITING = {"wait", "release"}
 _COMMUNICATION = {"send", "recv", "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all"}
@@ -35,7 +44,7 @@ def kind(span: Span) -> str:
     if span.opcode in _COMMUNICATION:
         return "communication"
     first = span.label.split(" ", 1)[0]
-    return {"F": "forward", "B": "backward", "I": "backward", "W": "backward", "update": "update"}.get(first, "other")
+    return _KINDS.get(first, "other")
 
 
 def draw(path: str | os.PathLike, spans: Iterable[Span], title: str = "one step") -> None:
