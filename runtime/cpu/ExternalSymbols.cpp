@@ -33,14 +33,15 @@ Table makeTable() {
   UNARY(acos)
   UNARY(acosh)
   UNARY(asin)
-  UNARY(asinh) UNARY(atan) UNARY(atanh) UNARY(cbrt) UNARY(ceil) UNARY(cos)
-      UNARY(cosh) UNARY(erf) UNARY(erfc) UNARY(exp) UNARY(exp2) UNARY(expm1)
-          UNARY(fabs) UNARY(floor) UNARY(lgamma) UNARY(log) UNARY(log10) UNARY(
-              log1p) UNARY(log2) UNARY(nearbyint) UNARY(rint) UNARY(round)
-              UNARY(roundeven) UNARY(sin) UNARY(sinh) UNARY(sqrt) UNARY(tan)
-                  UNARY(tanh) UNARY(tgamma) UNARY(trunc) BINARY(atan2)
-                      BINARY(copysign) BINARY(fmax) BINARY(fmin) BINARY(fmod)
-                          BINARY(hypot) BINARY(pow) BINARY(remainder)
+  UNARY(asinh)
+  UNARY(atan) UNARY(atanh) UNARY(cbrt) UNARY(ceil) UNARY(cos) UNARY(cosh)
+      UNARY(erf) UNARY(erfc) UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(fabs)
+          UNARY(floor) UNARY(lgamma) UNARY(log) UNARY(log10) UNARY(log1p) UNARY(
+              log2) UNARY(nearbyint) UNARY(rint) UNARY(round) UNARY(roundeven)
+              UNARY(sin) UNARY(sinh) UNARY(sqrt) UNARY(tan) UNARY(tanh)
+                  UNARY(tgamma) UNARY(trunc) BINARY(atan2) BINARY(copysign)
+                      BINARY(fmax) BINARY(fmin) BINARY(fmod) BINARY(hypot)
+                          BINARY(pow) BINARY(remainder)
 #undef UNARY
 #undef BINARY
                               add(table, "fmaf",
@@ -49,6 +50,13 @@ Table makeTable() {
   add(table, "fma", static_cast<double (*)(double, double, double)>(::fma));
   add(table, "ldexpf", static_cast<float (*)(float, int)>(::ldexpf));
   add(table, "ldexp", static_cast<double (*)(double, int)>(::ldexp));
+  // What LLVM makes of sin(x) with cos(x), and of pow(10, x).
+  using SinCos32 = void (*)(float, float *, float *);
+  using SinCos64 = void (*)(double, double *, double *);
+  add(table, "sincosf", static_cast<SinCos32>(::sincosf));
+  add(table, "sincos", static_cast<SinCos64>(::sincos));
+  add(table, "exp10f", static_cast<Unary32>(::exp10f));
+  add(table, "exp10", static_cast<Unary64>(::exp10));
   add(table, "memcpy", ::memcpy);
   add(table, "memmove", ::memmove);
   add(table, "memset", ::memset);

@@ -95,6 +95,7 @@ FORWARD_CASES = {
     "returned_twice": (returned_twice, [randn(4, 5)]),
     "used_and_accumulated": (accumulated, [randn(4, 4), randn(4, 4)]),
     "constants": (lambda a: (a + 1, torch.ones(3, 4), torch.zeros(2)), [randn(4, 5)]),
+    "mirrored": (lambda a: a * 2 + (a * 2).flip(0), [randn(6, 5)]),
     "views": (lambda a: (a.t().contiguous(), a.reshape(2, 10), a[1:3], a[:, ::2], a.flip(0)), [randn(4, 5)]),
     "concat": (lambda a, b: (torch.cat([a, b]), torch.cat([a, b], -1), torch.stack([a, b], 1)), [randn(4, 5), randn(4, 5)]),
     "pad": (lambda a: F.pad(a, (1, 2, 3, 4), value=2.0), [randn(4, 5)]),
@@ -124,6 +125,7 @@ MATH = {
     "exp": torch.exp, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "log": torch.log,
     "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos,
     "cube": lambda x: x**3, "power": lambda x: x.abs() ** 2.5, "root": lambda x: x.abs() ** 0.5,
+    "sincos": lambda x: torch.sin(x) * torch.cos(x), "exp10": lambda x: 10.0**(x / 4),
     "round": torch.round, "floor": torch.floor, "relu": torch.relu, "softplus": lambda x: F.softplus(x),
 }  # fmt: skip
 
