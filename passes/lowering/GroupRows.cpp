@@ -150,49 +150,86 @@ bool isFree(Operation &op) {
          isa<memref::AllocOp, memref::GetGlobalOp>(op);
 }
 
+/// A group, and fills after its first op that can be done before it.
+struct Candidate {
+  RowGroup group;
+  SmallVector<Operation *> ahead;
+
+  size_t size() const { return group.operations().size(); }
+  /// Longer rows do not stay in the first-level cache.
+  bool fits() const { return group.rowSize() <= 32768; }
+};
+
+/// The ops from `first` on that share `depth` loops.
+std::optional<Candidate> grow(linalg::LinalgOp first, size_t depth) {
+  std::optional<RowGroup> group = RowGroup::start(first, depth);
+  if (!group)
+    return std::nullopt;
+  Candidate candidate{std::move(*group), {}};
+  for (Operation *op = first->getNextNode(); op; op = op->getNextNode()) {
+    if (isFree(*op))
+      continue;
+    if (!isa<linalg::GenericOp, linalg::FillOp>(op))
+      break;
+    auto linalgOp = cast<linalg::LinalgOp>(op);
+    if (candidate.group.add(linalgOp))
+      continue;
+    // The initial value of a sum over rows can be set before the group.
+    if (!isa<linalg::FillOp>(op) ||
+        !candidate.group.isUntouched(linalgOp.getDpsInits()[0]))
+      break;
+    candidate.ahead.push_back(op);
+  }
+  // Without a loop inside the rows nothing would be left to vectorize.
+  if (candidate.size() < 2 || candidate.group.rowSize() == 1)
+    return std::nullopt;
+  return candidate;
+}
+
+/// The best number of shared loops: rows that fit in the cache, then most ops,
+/// then longest rows.
+std::optional<Candidate> choose(linalg::LinalgOp first) {
+  std::optional<Candidate> best;
+  for (size_t depth = 1; depth <= 3; ++depth) {
+    std::optional<Candidate> next = grow(first, depth);
+    if (next && (!best || std::make_pair(next->fits(), next->size()) >
+                              std::make_pair(best->fits(), best->size())))
+      best = std::move(next);
+  }
+  return best;
+}
+
 struct GroupRows : public impl::GroupRowsBase<GroupRows> {
   void runOnOperation() override {
     func::FuncOp function = getOperation();
     if (function.isDeclaration())
       return;
-    std::vector<RowGroup> groups;
-    std::optional<RowGroup> current;
-    auto close = [&] {
-      if (current && current->operations().size() > 1)
-        groups.push_back(std::move(*current));
-      current.reset();
-    };
-    for (Operation &op :
-         llvm::make_early_inc_range(function.getBody().front())) {
-      if (isFree(op))
+    std::vector<Candidate> candidates;
+    SmallPtrSet<Operation *, 32> taken;
+    for (Operation &op : function.getBody().front()) {
+      if (taken.contains(&op) || !isa<linalg::GenericOp, linalg::FillOp>(op))
         continue;
-      auto linalgOp = dyn_cast<linalg::LinalgOp>(op);
-      if (!linalgOp || !isa<linalg::GenericOp, linalg::FillOp>(op)) {
-        close();
+      std::optional<Candidate> candidate = choose(cast<linalg::LinalgOp>(op));
+      if (!candidate)
         continue;
-      }
-      if (current && current->add(linalgOp))
-        continue;
-      if (current && moveAhead(*current, linalgOp))
-        continue;
-      close();
-      current = RowGroup::start(linalgOp);
+      taken.insert(candidate->group.operations().begin(),
+                   candidate->group.operations().end());
+      taken.insert(candidate->ahead.begin(), candidate->ahead.end());
+      candidates.push_back(std::move(*candidate));
     }
-    close();
-    for (const RowGroup &group : groups)
-      GroupEmitter(group).emit();
+    for (const Candidate &candidate : candidates) {
+      moveAhead(candidate);
+      GroupEmitter(candidate.group).emit();
+    }
   }
 
-  /// The initial value of a sum over rows can be set before the group.
-  bool moveAhead(const RowGroup &group, linalg::LinalgOp op) {
-    if (!isa<linalg::FillOp>(op.getOperation()) ||
-        !group.isUntouched(op.getDpsInits()[0]))
-      return false;
-    Operation *first = group.operations().front();
-    for (Value operand : op->getOperands())
-      moveDefinition(operand, first);
-    op->moveBefore(first);
-    return true;
+  void moveAhead(const Candidate &candidate) {
+    Operation *first = candidate.group.operations().front();
+    for (Operation *op : candidate.ahead) {
+      for (Value operand : op->getOperands())
+        moveDefinition(operand, first);
+      op->moveBefore(first);
+    }
   }
 
   /// Moves what computes `value` (views, allocations, constants) before `at`.

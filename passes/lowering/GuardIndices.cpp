@@ -53,6 +53,7 @@ conditionSlice(linalg::GenericOp generic, ArrayRef<cf::AssertOp> asserts) {
 
 struct GuardIndices : public impl::GuardIndicesBase<GuardIndices> {
   void runOnOperation() override {
+    dropDivisorChecks();
     SmallVector<linalg::GenericOp> generics;
     SmallVector<tensor::ExtractOp> extracts;
     getOperation().walk([&](Operation *op) {
@@ -65,6 +66,18 @@ struct GuardIndices : public impl::GuardIndicesBase<GuardIndices> {
       hoistAsserts(generic);
     for (tensor::ExtractOp extract : extracts)
       clampIndices(extract);
+  }
+
+  /// torch-mlir also asserts that the operand of a reciprocal is not zero,
+  /// where PyTorch gives infinity.
+  void dropDivisorChecks() {
+    SmallVector<cf::AssertOp> checks;
+    getOperation().walk([&](cf::AssertOp check) {
+      if (check.getArg().getDefiningOp<arith::CmpFOp>())
+        checks.push_back(check);
+    });
+    for (cf::AssertOp check : checks)
+      check.erase();
   }
 
   void hoistAsserts(linalg::GenericOp generic) {

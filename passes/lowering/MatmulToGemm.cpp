@@ -2,6 +2,7 @@
 //===- MatmulToGemm.cpp - matrix products by the kernel library -----------===//
 
 #include "passes/Passes.h"
+#include "passes/lowering/AccumulateGemms.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -100,6 +101,8 @@ struct MatmulToGemm : public impl::MatmulToGemmBase<MatmulToGemm> {
     });
     for (linalg::LinalgOp op : products)
       convert(op);
+    // Before fusion makes the sums part of other loops.
+    accumulateGemms(getOperation());
   }
 
   void convert(linalg::LinalgOp op) {

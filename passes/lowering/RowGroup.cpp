@@ -7,31 +7,28 @@
 using namespace mlir;
 using namespace piper;
 
-/// All loops of a vector op would be rows of one element; the others keep at
-/// least one loop inside.
-static size_t leadingLoops(ArrayRef<int64_t> ranges) {
-  if (ranges.size() < 2)
-    return 0;
-  if (ranges.size() == 2)
-    return 1;
-  // Rows of more than half a first-level cache would not stay in it.
-  const int64_t cached = 32768;
-  if (ranges.size() == 4 && ranges[2] * ranges[3] > cached)
-    return 3;
-  return 2;
-}
-
-std::optional<RowGroup> RowGroup::start(linalg::LinalgOp op) {
+std::optional<RowGroup> RowGroup::start(linalg::LinalgOp op, size_t depth) {
   SmallVector<int64_t> ranges = op.getStaticLoopRanges();
-  size_t count = leadingLoops(ranges);
-  if (count == 0 || llvm::any_of(ranges, ShapedType::isDynamic) ||
+  if (ranges.size() < depth || llvm::any_of(ranges, ShapedType::isDynamic) ||
       llvm::is_contained(ranges, 0))
     return std::nullopt;
   RowGroup group;
-  group.rows.assign(ranges.begin(), ranges.begin() + count);
+  group.rows.assign(ranges.begin(), ranges.begin() + depth);
   if (!group.add(op))
     return std::nullopt;
   return group;
+}
+
+int64_t RowGroup::rowSize() const {
+  int64_t most = 1;
+  for (Operation *op : ops) {
+    int64_t size = 1;
+    for (int64_t range : llvm::drop_begin(
+             cast<linalg::LinalgOp>(op).getStaticLoopRanges(), rows.size()))
+      size *= range;
+    most = std::max(most, size);
+  }
+  return most;
 }
 
 bool RowGroup::isUntouched(Value memref) const {

@@ -24,11 +24,15 @@ struct RowAccess {
 /// row needs another row of what an earlier one wrote.
 class RowGroup {
 public:
-  /// A group that begins with `op`, if its leading loops can be rows.
-  static std::optional<RowGroup> start(mlir::linalg::LinalgOp op);
+  /// A group that begins with `op`, if its first `depth` loops can be rows.
+  static std::optional<RowGroup> start(mlir::linalg::LinalgOp op,
+                                       size_t depth);
 
   /// Takes `op` in, or returns false and stays as it was.
   bool add(mlir::linalg::LinalgOp op);
+
+  /// The most iterations that one op does for one row.
+  int64_t rowSize() const;
 
   /// True if no op of the group accesses the buffer under `memref`.
   bool isUntouched(mlir::Value memref) const;

@@ -3,6 +3,7 @@
 
 #include "passes/Passes.h"
 
+#include "mlir/Dialect/Arith/IR/Arith.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "mlir/Dialect/Tensor/IR/Tensor.h"
@@ -23,8 +24,30 @@ void splitUses(Operation *op) {
   }
 }
 
+/// A constant tensor of one value: the object would hold every element.
+void fillIn(arith::ConstantOp constant) {
+  auto value = cast<SplatElementsAttr>(constant.getValue());
+  auto type = cast<RankedTensorType>(constant.getType());
+  OpBuilder builder(constant);
+  Location loc = constant.getLoc();
+  Value scalar = arith::ConstantOp::create(
+      builder, loc, cast<TypedAttr>(value.getSplatValue<Attribute>()));
+  Value empty = tensor::EmptyOp::create(builder, loc, type.getShape(),
+                                        type.getElementType());
+  constant.replaceAllUsesWith(
+      linalg::FillOp::create(builder, loc, scalar, empty).getResult(0));
+  constant.erase();
+}
+
 struct SplitFills : public impl::SplitFillsBase<SplitFills> {
   void runOnOperation() override {
+    SmallVector<arith::ConstantOp> splats;
+    getOperation().walk([&](arith::ConstantOp op) {
+      if (isa<SplatElementsAttr>(op.getValue()) &&
+          isa<RankedTensorType>(op.getType()))
+        splats.push_back(op);
+    });
+    llvm::for_each(splats, fillIn);
     // Fills first: their copies are new uses of the empty tensors.
     SmallVector<Operation *> fills, empties;
     getOperation().walk([&](linalg::FillOp op) {

@@ -32,3 +32,16 @@ func.func @embedding(%w: tensor<10x4xf32>, %i: tensor<6xi64>) -> tensor<6x4xf32>
   } -> tensor<6x4xf32>
   return %1 : tensor<6x4xf32>
 }
+
+// No index is at stake: a division by zero is infinite.
+// CHECK-LABEL: func.func @reciprocal
+// CHECK-NOT: cf.assert
+// CHECK: arith.divf
+func.func @reciprocal(%x: f32) -> f32 {
+  %zero = arith.constant 0.0 : f32
+  %one = arith.constant 1.0 : f32
+  %ok = arith.cmpf one, %x, %zero : f32
+  cf.assert %ok, "zero"
+  %0 = arith.divf %one, %x : f32
+  return %0 : f32
+}

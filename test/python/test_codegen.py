@@ -125,7 +125,7 @@ MATH = {
     "exp": torch.exp, "tanh": torch.tanh, "erf": torch.erf, "sigmoid": torch.sigmoid, "log": torch.log,
     "log1p": torch.log1p, "sqrt": torch.sqrt, "rsqrt": torch.rsqrt, "sin": torch.sin, "cos": torch.cos,
     "cube": lambda x: x**3, "power": lambda x: x.abs() ** 2.5, "root": lambda x: x.abs() ** 0.5,
-    "sincos": lambda x: torch.sin(x) * torch.cos(x), "exp10": lambda x: 10.0**(x / 4),
+    "sincos": lambda x: torch.sin(x) * torch.cos(x), "exp10": lambda x: 10.0**(x / 4), "reciprocal": torch.reciprocal,
     "round": torch.round, "floor": torch.floor, "relu": torch.relu, "softplus": lambda x: F.softplus(x),
 }  # fmt: skip
 
