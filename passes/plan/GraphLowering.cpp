@@ -265,8 +265,9 @@ LogicalResult GraphLowering::lowerCompute(ComputeOp op, RankView &view) {
       pointers.push_back(held.address);
     } else if (count > 0) {
       for (Type type : types) {
+        held.bytes = alignBytes(held.bytes);
         held.members.push_back({held.bytes, getBytes(cast<ShapedType>(type))});
-        held.bytes += alignBytes(held.members.back().second);
+        held.bytes += held.members.back().second;
       }
       held.address =
           view.createBuffer(op.getLoc(), held.bytes, "saved", site.label);

@@ -42,7 +42,7 @@ public:
                const Receivers &receivers)
       : entry(entry), tables(tables), receivers(receivers), clocks(entry) {}
 
-  /// Places the buffers and returns the end of the arena.
+  /// Places the buffers and returns the end of the one that reaches furthest.
   int64_t run();
   EntryOp getEntry() const { return entry; }
   /// To be called once synchronisation is inserted.
@@ -202,7 +202,10 @@ int64_t EntryPlanner::run() {
   Placement tight = place(/*mayWait=*/true);
   const Placement &best = free.peak * 100 <= tight.peak * 103 ? free : tight;
   rewrite(best);
-  return best.peak;
+  int64_t end = 0;
+  for (auto [i, extent] : llvm::enumerate(extents))
+    end = std::max(end, best.offsets[i] + extent.bytes);
+  return end;
 }
 
 /// Synchronisation that was inserted since has shifted the actions.
@@ -249,7 +252,7 @@ struct PlanMemory : public piper::impl::PlanMemoryBase<PlanMemory> {
         planners.emplace_back(entry, tables, receivers);
         end = std::max(end, planners.back().run());
       }
-      plan.setArena(end);
+      plan.setArena(alignBytes(end));
       plan.setPeak(end);
     }
     // What shares memory now needs order, as what shares data does.

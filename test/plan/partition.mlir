@@ -161,10 +161,10 @@ module attributes {piper.phase = "scheduled"} {
 // CHECK: piper.plan @class0 ranks [0]
 // CHECK: launch "f_rows2"
 // CHECK: send buffer {{[0-9]+}}[0] bytes 24 through @[[FIRST]] on @pp
-// CHECK: send buffer {{[0-9]+}}[0] bytes 128 through @[[FIRST]] on @pp
+// CHECK: send buffer {{[0-9]+}}[0] bytes 80 through @[[FIRST]] on @pp
 // CHECK: piper.plan @class1 ranks [1]
 // CHECK: recv buffer [[Y:[0-9]+]][0] bytes 24 through @[[FIRST]] on @pp
-// CHECK-NEXT: recv buffer [[BUNDLE:[0-9]+]][0] bytes 128 through @[[FIRST]] on @pp
+// CHECK-NEXT: recv buffer [[BUNDLE:[0-9]+]][0] bytes 80 through @[[FIRST]] on @pp
 // CHECK-NEXT: record [[E:[0-9]+]] on @pp
 // CHECK-NEXT: wait [[E]] on @other
 // CHECK-NEXT: launch "h_rows2"

@@ -10,7 +10,7 @@ piper.plan.communicator @up [[1, 0]]
 
 // On one stream memory goes from hand to hand without waits; two are live at a time. Sizes are rounded to cache lines.
 // CHECK-LABEL: piper.plan @chain ranks [2] arena 2048
-// CHECK-SAME: peak 2048 events 0
+// CHECK-SAME: peak 2024 events 0
 piper.plan @chain ranks [2] arena 0 state 0 scalar 0 peak 0 events 0 {
   piper.plan.stream @compute
   // CHECK: peaks = {activation = 2000 : i64}
