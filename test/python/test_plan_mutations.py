@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 
 import pytest
-
 from piper._mlir import ir
 from piper._mlir.passmanager import PassManager
 

@@ -6,7 +6,6 @@ from __future__ import annotations
 import pytest
 import torch
 from kernel_harness import Kernel
-
 from piper import optimizers
 from piper._mlir import ir
 from piper._mlir.passmanager import PassManager
