@@ -21,7 +21,8 @@ inline void addPlanFunctions(nanobind::module_ &module) {
   namespace nb = nanobind;
   module.def(
       "export_plan",
-      [](MlirModule planned, const std::map<std::string, uint64_t> &workspaces) {
+      [](MlirModule planned,
+         const std::map<std::string, uint64_t> &workspaces) {
         std::vector<MlirStringRef> kernels;
         std::vector<uint64_t> bytes;
         for (const auto &[name, size] : workspaces) {
@@ -32,18 +33,22 @@ inline void addPlanFunctions(nanobind::module_ &module) {
         bool succeeded = piperExportPlan(
             planned, kernels.size(), kernels.data(), bytes.data(),
             [](MlirStringRef text, void *data) {
-              static_cast<PlanReply *>(data)->bytes.assign(text.data, text.length);
+              static_cast<PlanReply *>(data)->bytes.assign(text.data,
+                                                           text.length);
             },
             [](MlirStringRef text, void *data) {
-              static_cast<PlanReply *>(data)->error.append(text.data, text.length);
+              static_cast<PlanReply *>(data)->error.append(text.data,
+                                                           text.length);
             },
             &reply);
         if (!succeeded)
           throw std::runtime_error(reply.error);
         return nb::bytes(reply.bytes.data(), reply.bytes.size());
       },
-      nb::arg("module"), nb::arg("workspaces") = std::map<std::string, uint64_t>(),
-      "The plan file of a planned module. `workspaces`: bytes of scratch memory "
+      nb::arg("module"),
+      nb::arg("workspaces") = std::map<std::string, uint64_t>(),
+      "The plan file of a planned module. `workspaces`: bytes of scratch "
+      "memory "
       "that compiled kernels need, by name. Raises RuntimeError with the "
       "diagnostics.");
   module.def(
