@@ -24,6 +24,7 @@ from . import attention
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
+from .loss import refuse_dropped_weight
 
 _SUPPORTED = ((2, 13), (2, 14))
 _version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
@@ -110,6 +111,7 @@ class _UserCalls(TorchFunctionMode):
         kwargs = kwargs or {}
         if fx_traceback.get_current_meta().get("in_grad_fn", 0):
             return func(*args, **kwargs)
+        refuse_dropped_weight(func)
         with fx_traceback.annotate({_SOURCE: _user_line()}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)

@@ -7,6 +7,7 @@ division by Σ weight follows.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -75,6 +76,23 @@ _UNKNOWN = LossForm(
 )
 
 
+def refuse_dropped_weight(func: Callable) -> None:
+    """torch 2.13's F.l1_loss does not hand its weight over to a TorchFunctionMode, which would leave it out silently.
+
+    Raises:
+        ImporterError: the call of `func` that a mode is being asked about is one of F.l1_loss with a weight.
+    """
+    frame = sys._getframe(1) if func is F.l1_loss else None
+    while frame is not None:
+        if frame.f_code is F.l1_loss.__code__:
+            if frame.f_locals.get("weight") is not None:
+                raise ImporterError(
+                    "F.l1_loss with a weight can't be traced by torch 2.13: write ((output - target).abs() * weight)"
+                )
+            return
+        frame = frame.f_back
+
+
 class _MeanRecognizer(TorchFunctionMode):
     """Replaces each recognised mean by sum / weight and remembers which tensor came of which pair."""
 
@@ -84,6 +102,7 @@ class _MeanRecognizer(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        refuse_dropped_weight(func)
         pair = _as_pair(func, args, kwargs)
         if pair is None:
             return func(*args, **kwargs)
@@ -131,6 +150,8 @@ def _as_pair(func, args, kwargs) -> _Pair | None:
         return None
     if func in (F.cross_entropy, F.nll_loss):
         return _Pair(func(*args, **{**kwargs, "reduction": "sum"}), _class_weight(args, kwargs))
+    if func is F.mse_loss and kwargs.get("weight") is not None:
+        return _Pair(func(*args, **{**kwargs, "reduction": "sum"}), kwargs["weight"].sum())
     return _mean_of(func(*args, **{**kwargs, "reduction": "none"}))
 
 

@@ -18,6 +18,7 @@ def probabilities(out, target):
 
 
 CLASSES = {
+    "multi_margin": lambda o, t: F.multi_margin_loss(o, t, weight=WEIGHTS),
     "cross_entropy": F.cross_entropy,
     "ignored": lambda o, t: F.cross_entropy(o, t, ignore_index=1),
     "weighted": lambda o, t: F.cross_entropy(o, t, weight=WEIGHTS),
@@ -28,6 +29,15 @@ CLASSES = {
     "pair": lambda o, t: (F.cross_entropy(o, t, reduction="sum"), t.numel()),
 }
 VALUES = {
+    "mse_weighted": lambda o, t: F.mse_loss(o, t, weight=t.abs()),
+    "huber_weighted": lambda o, t: F.huber_loss(o, t, weight=t.abs()),
+    "gaussian": lambda o, t: F.gaussian_nll_loss(o, t, t.abs() + 0.1),
+    "poisson": F.poisson_nll_loss,
+    "margin": lambda o, t: F.margin_ranking_loss(o, t, torch.sign(t)),
+    "hinge": lambda o, t: F.hinge_embedding_loss(o, torch.sign(t)),
+    "cosine": lambda o, t: F.cosine_embedding_loss(o, t, torch.ones(len(o))),
+    "triplet": lambda o, t: F.triplet_margin_loss(o, t, -t),
+    "multilabel": lambda o, t: F.multilabel_soft_margin_loss(o, (t > 0).float(), WEIGHTS),
     "mse": F.mse_loss,
     "l1": F.l1_loss,
     "huber": F.huber_loss,
@@ -113,6 +123,16 @@ def test_reduction_names():
         loss_pair(zoo.squared, torch.randn(3, 2), torch.randn(3, 2), "mean", 3)
     with pytest.raises(ImporterError, match="does not apply"):
         loss_pair(CLASSES["pair"], torch.randn(3, 5), torch.tensor([0, 1, 2]), "sum", 3)
+
+
+def test_a_weight_that_torch_would_drop_is_refused():
+    weighted = lambda o, t: F.l1_loss(o, t, weight=t.abs())  # noqa: E731
+    with pytest.raises(ImporterError, match="l1_loss with a weight"):
+        loss_pair(weighted, torch.randn(3, 2), torch.randn(3, 2), None, 3)
+    with pytest.raises(ImporterError, match="l1_loss with a weight"):
+        inside = nn.Linear(4, 2)
+        inside.forward = lambda x: weighted(F.linear(x, inside.weight), torch.ones(6, 2))
+        import_model(inside, lambda o, t: (o, 1), zoo.regression((4,), (2,)))
 
 
 def test_loss_module_with_a_parameter():
