@@ -79,6 +79,11 @@ class _Worker:
         how = f"signal {-code}" if code < 0 else f"exit code {code}"
         return f"torch-mlir ended with {how}" + "".join(f": {line}" for line in tail)
 
+    def kill(self) -> None:
+        process = self._process
+        if process is not None:
+            process.kill()
+
     def stop(self) -> None:
         if self._process is None:
             return
@@ -110,8 +115,12 @@ class Lowering:
             self._idle.put(worker)
         return self
 
-    def __exit__(self, *_exception) -> None:
-        self._threads.shutdown(cancel_futures=True)
+    def __exit__(self, exception, *_details) -> None:
+        # After an error nobody waits for what is still being lowered.
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        for worker in self._workers if exception else ():
+            worker.kill()
+        self._threads.shutdown(wait=True)
         for worker in self._workers:
             worker.stop()
 

@@ -59,7 +59,7 @@ def test_equals_eager(name, staged):
         assert {node.tags["stage"] for node in imported.nodes} == set(range(len(zoo.STAGES[name])))
 
 
-@pytest.mark.parametrize("split", [[3, 3, 1, 1], [2, 2, 2, 2], [4, 4], [5, 3]])
+@pytest.mark.parametrize("split", [[3, 3, 1, 1], [5, 3]])
 @pytest.mark.parametrize("name", ["language_model", "tied", "masked", "skipping", "uneven", "adapted"])
 def test_ragged_microbatches(name, split):
     model, loss_fn, _, options = zoo.cases()[name]

@@ -189,3 +189,10 @@ def test_a_crash_of_the_worker_is_an_error(monkeypatch):
         with pytest.raises(ImporterError, match="signal 9"):
             lower_program([imported], pool)
         assert lower_program([imported], pool)
+
+
+def test_an_error_ends_the_workers():
+    with pytest.raises(RuntimeError, match="elsewhere"), Lowering(2) as pool:
+        processes = [worker._process for worker in pool._workers]
+        raise RuntimeError("elsewhere")
+    assert all(process.poll() is not None for process in processes)
