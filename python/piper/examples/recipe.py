@@ -23,7 +23,7 @@ Batch = tuple[Tensor, Tensor]
 
 def model() -> llama.Llama:
     """The model before training; every call gives the same numbers."""
-    return llama.initialize(llama.Llama())
+    return llama.create()
 
 
 def optimizer(model: llama.Llama) -> tuple[torch.optim.AdamW, torch.optim.lr_scheduler.LRScheduler]:
