@@ -47,3 +47,51 @@ def test_wrong_use(tmp_path, content, arguments, message):
     assert result.returncode == 2, result.stderr
     assert message in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.stderr
+
+
+TRAINABLE = """
+import torch
+from torch import nn
+import piper
+
+def build():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    piper.annotate_modules(model, {"stage": [["0", "1"], ["2"]]})
+    return model, nn.functional.mse_loss, [(torch.randn(6, 4), torch.randn(6, 2)) for _ in range(2)]
+"""
+
+
+def test_train_saves_a_program(tmp_path):
+    (tmp_path / "m.py").write_text(TRAINABLE)
+    done = run("train", "m.py", "--mesh", "pp=2", "--microbatches", "3", "--steps", "2", "--save", "p", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split()[:2] for line in lines[:2]] == [["step", "1"], ["step", "2"]]
+    code = "import piper; p = piper.load('p'); print(p.optimizer_state_dict()['steps'])"
+    loaded = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert loaded.stdout == "{'group0': 2}\n", loaded.stderr
+
+
+def test_compile_keeps_every_phase(tmp_path):
+    (tmp_path / "m.py").write_text(TRAINABLE)
+    done = run("compile", "m.py", "--mesh", "dp=2", "--zero", "2", "-o", "p", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert {path.name for path in (tmp_path / "p" / "ir").iterdir()} == {
+        "imported.mlir",
+        "scheduled.mlir",
+        "planned.mlir",
+    }
+
+
+def test_verify_tells_by_its_exit_code(tmp_path):
+    (tmp_path / "m.py").write_text(TRAINABLE)
+    done = run("verify", "m.py", "--mesh", "pp=2,dp=2", "--steps", "2", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal to PyTorch on the whole batch" in done.stdout
+    (tmp_path / "m.py").write_text(
+        TRAINABLE + "\ndef optimizer(model):\n    return torch.optim.RMSprop(model.parameters())\n"
+    )
+    done = run("verify", "m.py", cwd=tmp_path)
+    assert done.returncode == 1
+    assert "could not be verified" in done.stdout and "RMSprop" in done.stdout
