@@ -23,6 +23,7 @@ class Composition:
     schedule: str | None = None
     rows: int = 16
     bucket_size: float = 25.0
+    layers: int = 4
 
     def __str__(self) -> str:
         return self.name
@@ -46,7 +47,7 @@ class Composition:
         )
 
     def compile(self, x, y, make_optimizer: Callable):
-        model = lm.build()
+        model = lm.build(self.layers)
         if self.pp > 1:
             piper.annotate_modules(model, {"stage": lm.stages(model, self.pp)})
         optimizer = (
@@ -69,6 +70,7 @@ def _all() -> list[Composition]:
                 out.append(Composition(f"pp{pp}-{schedule}-mb{m}", pp=pp, schedule=schedule, microbatches=m))
     for zero in range(4):
         out.append(Composition(f"pp2dp2-1f1b-zero{zero}", pp=2, dp=2, schedule="1f1b", microbatches=4, zero=zero))
+    out.append(Composition("pp8-1f1b-mb8", pp=8, schedule="1f1b", microbatches=8, layers=8))
     out.append(Composition("pp2-unordered", pp=2, microbatches=4))
     out.append(Composition("pp2-1f1b-rows10", pp=2, schedule="1f1b", microbatches=4, rows=10))
     out.append(Composition("pp2dp2-1f1b-rows10", pp=2, dp=2, schedule="1f1b", microbatches=4, rows=10, zero=1))

@@ -13,15 +13,15 @@ from compositions import COMPOSITIONS, Composition
 
 
 @functools.cache
-def expected_gradients(rows: int):
+def expected_gradients(rows: int, layers: int):
     ((x, y),) = lm.batches(1, rows)
-    return reference.gradients(lm.build(), lm.loss_fn, x, y)
+    return reference.gradients(lm.build(layers), lm.loss_fn, x, y)
 
 
 @pytest.mark.parametrize("composition", COMPOSITIONS, ids=str)
 def test_gradients(composition: Composition):
     ((x, y),) = lm.batches(1, composition.rows)
-    loss, expected = expected_gradients(composition.rows)
+    loss, expected = expected_gradients(composition.rows, composition.layers)
     program = composition.compile(x, y, torch.optim.SGD)
     try:
         before = program.state_dict()
