@@ -103,6 +103,30 @@ static int64_t evaluate(StringRef extents, ArrayRef<StringRef> names,
   return product;
 }
 
+/// What the sizes must fulfil beyond the numbers of elements.
+static LogicalResult verifyParams(LibraryCallOp op, ArrayRef<StringRef> names) {
+  auto param = [&](StringRef name) -> std::optional<int64_t> {
+    auto *at = llvm::find(names, name);
+    if (at == names.end())
+      return std::nullopt;
+    return op.getParams()[at - names.begin()];
+  };
+  for (auto [name, value] : llvm::zip(names, op.getParams()))
+    if (value < 0 && name != "padding_idx")
+      return op.emitOpError("expected param ")
+             << name << " not to be negative, got " << value;
+  if (auto keyHeads = param("Hk"))
+    if (*keyHeads == 0 || *param("H") % *keyHeads != 0)
+      return op.emitOpError("expected the number of heads to be a multiple of "
+                            "that of key heads, got ")
+             << *param("H") << " and " << *keyHeads;
+  if (auto taken = param("k"))
+    if (*taken > *param("N"))
+      return op.emitOpError("expected k to be at most N, got ")
+             << *taken << " and " << *param("N");
+  return success();
+}
+
 static LogicalResult verifyOperands(LibraryCallOp op, StringRef kind,
                                     TypeRange types,
                                     ArrayRef<KernelOperand> expected,
@@ -146,7 +170,8 @@ LogicalResult LibraryCallOp::verify() {
     return emitOpError("expected ")
            << (signature->hasScale ? "a scale" : "no scale") << " for '"
            << getSymbol() << "'";
-  if (failed(verifyOperands(*this, "input", getInputs().getTypes(),
+  if (failed(verifyParams(*this, names)) ||
+      failed(verifyOperands(*this, "input", getInputs().getTypes(),
                             signature->inputs, names)))
     return failure();
 

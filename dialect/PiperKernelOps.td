@@ -78,6 +78,8 @@ def Piper_LibraryCallOp : Piper_Op<"library_call", [
     - `symbol` is one of the kernel library
     - the number of inputs, results and params and the presence of `scale` are
       those of the symbol
+    - no param but `padding_idx` is negative; heads are a multiple of key heads;
+      `k` is at most `N`
     - each operand and result has the element type and the number of elements
       that the params give
     - `outs`, where present on tensors, has the types of the results

@@ -29,8 +29,8 @@ bool piperCompileObject(MlirStringRef text, MlirStringRef cpu,
   CompiledObject object;
   std::string error;
   TargetSpec target{unwrap(cpu).str(), unwrap(features).str(), optLevel};
-  if (llvm::failed(compileObject(allDialects(), unwrap(text),
-                                  target, object, error))) {
+  if (llvm::failed(
+          compileObject(allDialects(), unwrap(text), target, object, error))) {
     onError(wrap(llvm::StringRef(error)), userData);
     return false;
   }

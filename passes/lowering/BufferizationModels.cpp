@@ -85,8 +85,7 @@ private:
   SmallVector<std::pair<Value, Value>> copiesBack;
 };
 
-struct GemmModel
-    : DstBufferizableOpInterfaceExternalModel<GemmModel, GemmOp> {
+struct GemmModel : DstBufferizableOpInterfaceExternalModel<GemmModel, GemmOp> {
   bool bufferizesToMemoryRead(Operation *op, OpOperand &operand,
                               const AnalysisState &) const {
     auto gemm = cast<GemmOp>(op);

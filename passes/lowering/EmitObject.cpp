@@ -45,8 +45,8 @@ static void initializeTarget() {
   (void)once;
 }
 
-static std::unique_ptr<TargetMachine>
-createMachine(const TargetSpec &target, std::string &error) {
+static std::unique_ptr<TargetMachine> createMachine(const TargetSpec &target,
+                                                    std::string &error) {
   initializeTarget();
   Triple triple(kTriple);
   std::string message;
@@ -61,7 +61,8 @@ createMachine(const TargetSpec &target, std::string &error) {
   std::unique_ptr<TargetMachine> machine(found->createTargetMachine(
       triple, target.cpu, target.features, TargetOptions(), Reloc::PIC_,
       CodeModel::Small, level));
-  if (!machine || !machine->getMCSubtargetInfo()->isCPUStringValid(target.cpu)) {
+  if (!machine ||
+      !machine->getMCSubtargetInfo()->isCPUStringValid(target.cpu)) {
     error += "expected an x86-64 processor, got '" + target.cpu + "'\n";
     return nullptr;
   }
@@ -101,9 +102,9 @@ static void optimize(Module &module, TargetMachine &machine,
                             : optLevel == 1 ? OptimizationLevel::O1
                             : optLevel == 2 ? OptimizationLevel::O2
                                             : OptimizationLevel::O3;
-  ModulePassManager passes =
-      optLevel == 0 ? builder.buildO0DefaultPipeline(level)
-                    : builder.buildPerModuleDefaultPipeline(level);
+  ModulePassManager passes = optLevel == 0
+                                 ? builder.buildO0DefaultPipeline(level)
+                                 : builder.buildPerModuleDefaultPipeline(level);
   passes.run(module, modules);
 }
 

@@ -63,9 +63,7 @@ public:
   Value asFloat(Value value) {
     return arith::BitcastOp::create(builder, loc, builder.getF32Type(), value);
   }
-  Value abs(Value value) {
-    return math::AbsFOp::create(builder, loc, value);
-  }
+  Value abs(Value value) { return math::AbsFOp::create(builder, loc, value); }
   Value copySign(Value magnitude, Value sign) {
     return math::CopySignOp::create(builder, loc, magnitude, sign);
   }
@@ -103,11 +101,12 @@ Value Emitter::exp(Value x) {
   Value r = sub(x, mul(n, constant(0.693359375f)));
   r = add(r, mul(n, constant(2.12194440e-4f)));
   // (exp(r) - 1 - r) / r^2
-  Value p = polynomial(r, {0.5f, 0.16666573f, 0.04166655f, 0.0083637739f,
-                           0.00139269266f});
+  Value p = polynomial(
+      r, {0.5f, 0.16666573f, 0.04166655f, 0.0083637739f, 0.00139269266f});
   Value y = add(add(mul(mul(r, r), p), r), constant(1.0f));
   // 2^n as two factors, so that subnormal results and infinity come out right.
-  Value exponent = integral<arith::SubIOp>(bits(shifted), bits(constant(magic)));
+  Value exponent =
+      integral<arith::SubIOp>(bits(shifted), bits(constant(magic)));
   Value half = integral<arith::ShRSIOp>(exponent, integer(1));
   Value rest = integral<arith::SubIOp>(exponent, half);
   auto power = [&](Value k) {
@@ -126,8 +125,8 @@ Value Emitter::tanh(Value x) {
                                 0.0209613291f, -0.00604516510f});
   Value small = add(mul(mul(square, x), q), x);
   Value e = exp(add(magnitude, magnitude));
-  Value large = sub(constant(1.0f),
-                    div(constant(2.0f), add(e, constant(1.0f))));
+  Value large =
+      sub(constant(1.0f), div(constant(2.0f), add(e, constant(1.0f))));
   return select(less(magnitude, 0.625f), small, copySign(large, x));
 }
 
@@ -135,10 +134,9 @@ Value Emitter::tanh(Value x) {
 Value Emitter::erf(Value x) {
   Value magnitude = abs(x);
   // erf(sqrt z) / sqrt z - 1
-  Value r = polynomial(mul(x, x),
-                       {0.128379166f, -0.376126267f, 0.112835947f,
-                        -0.0268542120f, 0.00518908742f, -0.000801686429f,
-                        7.87587506e-5f});
+  Value r = polynomial(mul(x, x), {0.128379166f, -0.376126267f, 0.112835947f,
+                                   -0.0268542120f, 0.00518908742f,
+                                   -0.000801686429f, 7.87587506e-5f});
   Value small = add(mul(x, r), x);
   // Beyond 4 the result rounds to 1.
   Value t = select(greater(magnitude, 4.0f), constant(4.0f), magnitude);
@@ -154,9 +152,9 @@ Value power(OpBuilder &builder, Location loc, Value base, int64_t exponent) {
   Value result;
   for (uint64_t rest = std::abs(exponent); rest; rest >>= 1) {
     if (rest & 1)
-      result = result ? arith::MulFOp::create(builder, loc, result, base)
-                            .getResult()
-                      : base;
+      result =
+          result ? arith::MulFOp::create(builder, loc, result, base).getResult()
+                 : base;
     if (rest > 1)
       base = arith::MulFOp::create(builder, loc, base, base);
   }

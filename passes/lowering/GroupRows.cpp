@@ -110,9 +110,9 @@ private:
       strides.erase(strides.begin(), strides.begin() + count);
       row = memref::ReinterpretCastOp::create(
           builder, loc,
-          MemRefType::get(shape, type.getElementType(),
-                          StridedLayoutAttr::get(builder.getContext(), offset,
-                                                 strides)),
+          MemRefType::get(
+              shape, type.getElementType(),
+              StridedLayoutAttr::get(builder.getContext(), offset, strides)),
           buffer->second, offset, shape, strides);
       return row;
     }

@@ -68,8 +68,8 @@ struct LowerAsserts : public impl::LowerAssertsBase<LowerAsserts> {
                                     builder.getFunctionType({}, {}));
     function.setPrivate();
     builder.setInsertionPointToStart(function.addEntryBlock());
-    Value address = LLVM::AddressOfOp::create(builder, loc, pointer,
-                                              global.getSymName());
+    Value address =
+        LLVM::AddressOfOp::create(builder, loc, pointer, global.getSymName());
     LLVM::CallOp::create(builder, loc, fail, address);
     func::ReturnOp::create(builder, loc);
     return function;

@@ -117,9 +117,9 @@ struct LowerKernelCalls : public impl::LowerKernelCallsBase<LowerKernelCalls> {
     if (offset != 0) {
       Value elements;
       if (ShapedType::isDynamic(offset))
-        elements = memref::ExtractStridedMetadataOp::create(builder, loc,
-                                                            memref)
-                       .getOffset();
+        elements =
+            memref::ExtractStridedMetadataOp::create(builder, loc, memref)
+                .getOffset();
       else
         elements = arith::ConstantIndexOp::create(builder, loc, offset);
       Value width = arith::ConstantIndexOp::create(
@@ -128,16 +128,16 @@ struct LowerKernelCalls : public impl::LowerKernelCallsBase<LowerKernelCalls> {
           builder, loc, address,
           arith::MulIOp::create(builder, loc, elements, width));
     }
-    address = arith::IndexCastOp::create(builder, loc, builder.getI64Type(),
-                                         address);
+    address =
+        arith::IndexCastOp::create(builder, loc, builder.getI64Type(), address);
     return LLVM::IntToPtrOp::create(
         builder, loc, LLVM::LLVMPointerType::get(&getContext()), address);
   }
 
   /// A constant array in memory, one for all calls with the same content.
   LLVM::GlobalOp immediateArray(Location loc, ArrayRef<int64_t> values) {
-    LLVM::GlobalOp &global = arrays[std::vector<int64_t>(values.begin(),
-                                                         values.end())];
+    LLVM::GlobalOp &global =
+        arrays[std::vector<int64_t>(values.begin(), values.end())];
     if (global)
       return global;
     OpBuilder builder = OpBuilder::atBlockBegin(getOperation().getBody());

@@ -72,9 +72,9 @@ Operand peelTranspose(OpBuilder &builder, Value value) {
   if (!source || count < 2 || groups[count - 1].size() != 1 ||
       groups[count - 2].size() != 1)
     return {value, false};
-  return {tensor::CollapseShapeOp::create(builder, value.getLoc(), source,
-                                          groups),
-          true};
+  return {
+      tensor::CollapseShapeOp::create(builder, value.getLoc(), source, groups),
+      true};
 }
 
 bool isZeroFill(Value value) {

@@ -46,9 +46,8 @@ struct OutlineKernels : public impl::OutlineKernelsBase<OutlineKernels> {
     SmallVector<Type> types;
     for (Value argument : arguments)
       types.push_back(argument.getType());
-    auto function =
-        func::FuncOp::create(nest->getLoc(), "nest",
-                             builder.getFunctionType(types, {}));
+    auto function = func::FuncOp::create(nest->getLoc(), "nest",
+                                         builder.getFunctionType(types, {}));
     function.setPrivate();
     Block *body = function.addEntryBlock();
     builder.setInsertionPointToStart(body);

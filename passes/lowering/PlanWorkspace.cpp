@@ -64,8 +64,8 @@ struct PlanWorkspace : public impl::PlanWorkspaceBase<PlanWorkspace> {
     int64_t width = (type.getElementTypeBitWidth() + 7) / 8;
     if (isa<IndexType>(type.getElementType()))
       width = 8;
-    Buffer buffer{alloc, llvm::alignTo(type.getNumElements() * width,
-                                       kAlignment),
+    Buffer buffer{alloc,
+                  llvm::alignTo(type.getNumElements() * width, kAlignment),
                   INT64_MAX, -1};
     extend(buffer, alloc.getResult(), body);
     // An allocation inside a loop is used by that loop alone.

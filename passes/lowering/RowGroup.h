@@ -25,8 +25,7 @@ struct RowAccess {
 class RowGroup {
 public:
   /// A group that begins with `op`, if its first `depth` loops can be rows.
-  static std::optional<RowGroup> start(mlir::linalg::LinalgOp op,
-                                       size_t depth);
+  static std::optional<RowGroup> start(mlir::linalg::LinalgOp op, size_t depth);
 
   /// Takes `op` in, or returns false and stays as it was.
   bool add(mlir::linalg::LinalgOp op);

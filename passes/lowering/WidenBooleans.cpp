@@ -54,8 +54,7 @@ struct WidenBooleans : public impl::WidenBooleansBase<WidenBooleans> {
     builder.setInsertionPointAfter(load);
     Type type = result.getType();
     result.setType(builder.getI8Type());
-    auto narrow =
-        arith::TruncIOp::create(builder, load.getLoc(), type, result);
+    auto narrow = arith::TruncIOp::create(builder, load.getLoc(), type, result);
     result.replaceAllUsesExcept(narrow, narrow);
   }
 
@@ -63,9 +62,8 @@ struct WidenBooleans : public impl::WidenBooleansBase<WidenBooleans> {
     if (!store.getValueToStore().getType().isInteger(1))
       return;
     OpBuilder builder(store);
-    store.getValueMutable().assign(
-        arith::ExtUIOp::create(builder, store.getLoc(), builder.getI8Type(),
-                               store.getValueToStore()));
+    store.getValueMutable().assign(arith::ExtUIOp::create(
+        builder, store.getLoc(), builder.getI8Type(), store.getValueToStore()));
   }
 
   void widenFunction(func::FuncOp function) {
@@ -87,9 +85,9 @@ struct WidenBooleans : public impl::WidenBooleansBase<WidenBooleans> {
     auto dense = dyn_cast<DenseIntElementsAttr>(*value);
     if (!dense)
       return global.emitError("expected dense values of i1, got ") << *value;
-    global.setInitialValueAttr(dense.mapValues(
-        IntegerType::get(&getContext(), 8),
-        [](const APInt &bit) { return bit.zext(8); }));
+    global.setInitialValueAttr(
+        dense.mapValues(IntegerType::get(&getContext(), 8),
+                        [](const APInt &bit) { return bit.zext(8); }));
     return success();
   }
 };

@@ -34,8 +34,8 @@ nb::tuple compileObject(const std::string &text, const std::string &cpu,
   }
   if (!ok)
     throw std::runtime_error(output.error);
-  return nb::make_tuple(
-      nb::bytes(output.object.data(), output.object.size()), output.metadata);
+  return nb::make_tuple(nb::bytes(output.object.data(), output.object.size()),
+                        output.metadata);
 }
 
 nb::tuple hostCpu() {

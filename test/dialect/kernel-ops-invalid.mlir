@@ -70,3 +70,28 @@ func.func @type(%x: tensor<2x3xi64>) {
   %0 = piper.library_call "cumsum"(%x) {params = array<i64: 2, 3, 1>} : (tensor<2x3xi64>) -> tensor<2x3xf32>
   return
 }
+
+// -----
+
+func.func @negative(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected param N not to be negative, got -3}}
+  %0 = piper.library_call "cumsum"(%x) {params = array<i64: 2, -3, -1>} : (tensor<2x3xf32>) -> tensor<2x3xf32>
+  return
+}
+
+// -----
+
+func.func @taken(%x: tensor<2x3xf32>) {
+  // expected-error @below {{expected k to be at most N, got 4 and 3}}
+  %0:2 = piper.library_call "topk"(%x) {params = array<i64: 2, 3, 4, 1, 1>} : (tensor<2x3xf32>) -> (tensor<2x4xf32>, tensor<2x4xi64>)
+  return
+}
+
+// -----
+
+func.func @heads(%q: tensor<1x3x4x8xf32>, %k: tensor<1x2x4x8xf32>) {
+  // expected-error @below {{expected the number of heads to be a multiple of that of key heads, got 3 and 2}}
+  %0:2 = piper.library_call "attention_forward"(%q, %k, %k) {params = array<i64: 1, 3, 2, 4, 4, 8, 1>, scale = 1.0 : f64}
+      : (tensor<1x3x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> (tensor<1x3x4x8xf32>, tensor<1x3x4xf32>)
+  return
+}

@@ -7,12 +7,11 @@ import json
 from collections.abc import Callable, Sequence
 
 import torch
+from piper import _runtime
+from piper._mlir._mlir_libs import _piperCodegen
 from torch._decomp import get_decompositions
 from torch.fx.experimental.proxy_tensor import make_fx
 from torch.nn.attention import SDPBackend, sdpa_kernel
-
-from piper import _runtime
-from piper._mlir._mlir_libs import _piperCodegen
 
 aten = torch.ops.aten
 _DECOMPOSED = [

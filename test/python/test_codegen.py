@@ -9,10 +9,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 from kernel_harness import Kernel, assert_close, assert_matches, linalg, with_gradients
+from piper._mlir._mlir_libs import _piperCodegen
 from torch import nn
 from torch.func import functional_call
-
-from piper._mlir._mlir_libs import _piperCodegen
 
 INF, NAN = float("inf"), float("nan")
 

@@ -75,8 +75,7 @@ void backwardHead(const AttentionShape &shape, const HeadPointers &head,
     gemm(rows, width, dim, 1.0f, {dOut, dim}, {head.v, dim, true}, 0.0f,
          gradients, stride);
     for (int64_t i = 0; i < rows; ++i) {
-      float delta =
-          dot(dOut + i * dim, head.out + (first + i) * dim, dim);
+      float delta = dot(dOut + i * dim, head.out + (first + i) * dim, dim);
       softmaxBackward(scores + i * stride, gradients + i * stride,
                       shape.visible(first + i), width, head.lse[first + i],
                       delta, shape.scale);
@@ -109,8 +108,8 @@ void piper_attention_backward(void *const *args, const int64_t *imm) {
   std::fill_n(output(8), keyElements, 0.0f);
   int64_t group = shape.heads / shape.keyHeads;
   for (int64_t head = 0; head < shape.batch * shape.heads; ++head) {
-    int64_t keyHead = head / shape.heads * shape.keyHeads +
-                      head % shape.heads / group;
+    int64_t keyHead =
+        head / shape.heads * shape.keyHeads + head % shape.heads / group;
     int64_t query = head * shape.queries * shape.dim;
     int64_t key = keyHead * shape.keys * shape.dim;
     backwardHead(shape,

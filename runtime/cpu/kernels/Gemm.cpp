@@ -55,8 +55,7 @@ void piper_sgemm(void *const *args, const int64_t *imm) {
   const auto *b = static_cast<const float *>(args[1]);
   auto *c = static_cast<float *>(args[2]);
   for (int64_t i = 0; i < imm[0]; ++i)
-    gemm(imm[1], imm[2], imm[3], 1.0f,
-         {a + i * imm[10], imm[7], imm[4] != 0},
+    gemm(imm[1], imm[2], imm[3], 1.0f, {a + i * imm[10], imm[7], imm[4] != 0},
          {b + i * imm[11], imm[8], imm[5] != 0}, imm[6] ? 1.0f : 0.0f,
          c + i * imm[12], imm[9]);
 }

@@ -5,7 +5,9 @@ namespace piper::runtime {
 
 const std::vector<KernelSymbol> &kernelSymbols() {
 #define KERNEL(NAME)                                                           \
-  { #NAME, reinterpret_cast<const void *>(&::NAME) }
+  {                                                                            \
+    #NAME, reinterpret_cast<const void *>(&::NAME)                             \
+  }
   static const std::vector<KernelSymbol> symbols = {
       KERNEL(piper_sgemm),
       KERNEL(piper_sgemm_batched),

@@ -34,12 +34,10 @@ void piper_random_uniform(void *const *args, const int64_t *imm) {
   auto counter = static_cast<uint64_t>(state[1]);
   int64_t count = imm[0];
   for (int64_t first = 0; first < count; first += 4) {
-    Block block = philox({static_cast<uint32_t>(first / 4),
-                          static_cast<uint32_t>(imm[1]),
-                          static_cast<uint32_t>(counter),
-                          static_cast<uint32_t>(counter >> 32)},
-                         static_cast<uint32_t>(seed),
-                         static_cast<uint32_t>(seed >> 32));
+    Block block = philox(
+        {static_cast<uint32_t>(first / 4), static_cast<uint32_t>(imm[1]),
+         static_cast<uint32_t>(counter), static_cast<uint32_t>(counter >> 32)},
+        static_cast<uint32_t>(seed), static_cast<uint32_t>(seed >> 32));
     // The upper 24 bits: as many as a float in [0, 1) can hold.
     for (int64_t i = first; i < std::min(first + 4, count); ++i)
       out[i] = static_cast<float>(block[i - first] >> 8) * 0x1p-24f;

@@ -12,8 +12,7 @@ namespace piper::runtime {
 
 // The build is for any x86-64; the loader picks the version of the machine.
 #define PIPER_MULTIVERSION                                                     \
-  __attribute__((                                                              \
-      target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define PIPER_INLINE inline __attribute__((always_inline))
 
 constexpr int64_t kLanes = 16;
@@ -43,8 +42,12 @@ PIPER_INLINE void exponential(Floats &x) {
   // ln 2 in two parts: the product with the first is exact.
   Floats r = x - n * 0.693359375f;
   r = r + n * 2.12194440e-4f;
-  Floats p = ((((Floats{} + 0.00139269266f) * r + 0.0083637739f) * r +
-               0.04166655f) * r + 0.16666573f) * r + 0.5f;
+  Floats p =
+      ((((Floats{} + 0.00139269266f) * r + 0.0083637739f) * r + 0.04166655f) *
+           r +
+       0.16666573f) *
+          r +
+      0.5f;
   Floats y = r * r * p + r + 1.0f;
   Ints exponent;
   std::memcpy(&exponent, &shifted, sizeof(exponent));
