@@ -11,9 +11,9 @@ from torch import Tensor
 from . import llama
 from .text import Corpus
 
-STEPS = 120
+STEPS = 160
 ROWS = 16
-LEARNING_RATE = 1e-3
+LEARNING_RATE = 3e-3
 WARMUP_STEPS = 20
 EVALUATE_EVERY = 20
 HELD_OUT_BATCHES = 4
