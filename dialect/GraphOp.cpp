@@ -84,9 +84,14 @@ LogicalResult ReturnOp::verify() {
   Type scalar = RankedTensorType::get({}, f32);
   Type packed = RankedTensorType::get({2}, f32);
   TypeRange types = getOperandTypes();
-  if (types == TypeRange({scalar, scalar}) || types == TypeRange({packed}))
+  if (types == TypeRange({packed}))
     return success();
-  return emitOpError("expected (tensor<f32>, tensor<f32>) or (tensor<2xf32>), "
-                     "got (")
-         << types << ")";
+  if (types != TypeRange({scalar, scalar}))
+    return emitOpError("expected (tensor<f32>, tensor<f32>) or "
+                       "(tensor<2xf32>), got (")
+           << types << ")";
+  for (Value value : getValues())
+    if (failed(verifyExecuted(*this, "a sum", value)))
+      return failure();
+  return success();
 }

@@ -60,7 +60,7 @@ def Piper_ReturnOp : Piper_NodeOp<"return", [Terminator]> {
     ```
 
     Constraints:
-    - two scalars `tensor<f32>`, or one `tensor<2xf32>`.
+    - two scalars `tensor<f32>` that a rank computes, or one `tensor<2xf32>`.
   }];
   let arguments = (ins Variadic<AnyRankedTensor>:$values);
   let assemblyFormat = "$values attr-dict `:` type($values)";
@@ -197,7 +197,8 @@ def Piper_AccumulateOp : Piper_NodeOp<"accumulate", [Piper_SchedulableOpInterfac
     ```
 
     Constraints:
-    - at least one contribution; all have the result's type.
+    - at least one contribution; all have the result's type and are what a rank computes (or receives), not
+      inputs or states.
     - `state`, where given, is trainable and of that type.
     - a state has at most one accumulate per graph and device group.
     - `stream` is a `piper.stream`.
@@ -273,12 +274,13 @@ def Piper_UpdateOp : Piper_NodeOp<"update", [Piper_SchedulableOpInterface, AttrS
 
     Example:
     ```mlir
-    %stepped = piper.update @"a.weight" (%gw) optimizer @group0 : tensor<64x64xf32>
+    %stepped = piper.update @"a.weight" (%sum) optimizer @group0 : tensor<64x64xf32>
     %updated, %stepped2 = piper.update @bucket0 (%shard) scale %both optimizer @group0 on [0, 1] stream @compute : tensor<2080xf32>, tensor<2xf32> -> tensor<2080xf32>
     ```
 
     Constraints:
     - `target` is a trainable state of the gradient's type, or a bucket with an optimizer.
+    - of a state the gradient is the result of that state's `piper.accumulate`.
     - of a bucket the gradient is `tensor<padded x type>`, with `shard_optimizer` `tensor<padded / n x type>`,
       and the result has the same type.
     - `optimizer` is a `piper.optimizer`; of a bucket, the bucket's own.

@@ -108,12 +108,16 @@ LogicalResult AccumulateOp::verify() {
 LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
   if (failed(verifySymbol<StreamOp>(*this, getStreamAttr(), symbols)))
     return failure();
-  if (!getStateAttr())
-    return success();
-  auto state = lookupSymbol<StateOp>(*this, getStateAttr(), symbols);
-  if (!state || failed(verifyTrainable(*this, state)))
-    return failure();
-  return verifyStateType(*this, "a sum", getResult().getType(), state);
+  if (getStateAttr()) {
+    auto state = lookupSymbol<StateOp>(*this, getStateAttr(), symbols);
+    if (!state || failed(verifyTrainable(*this, state)) ||
+        failed(verifyStateType(*this, "a sum", getResult().getType(), state)))
+      return failure();
+  }
+  for (Value contribution : getContributions())
+    if (failed(verifyExecuted(*this, "a contribution", contribution)))
+      return failure();
+  return success();
 }
 
 //===----------------------------------------------------------------------===//
@@ -204,8 +208,15 @@ static LogicalResult verifyStateUpdate(UpdateOp update, StateOp state) {
            << (update.getScale() ? "scale" : "result");
   if (failed(verifyTrainable(update, state)))
     return failure();
-  return verifyStateType(update, "a gradient", update.getGradient().getType(),
-                         state);
+  if (failed(verifyStateType(update, "a gradient",
+                             update.getGradient().getType(), state)))
+    return failure();
+  auto sum = update.getGradient().getDefiningOp<AccumulateOp>();
+  if (sum && sum.getStateAttr() == update.getTargetAttr())
+    return success();
+  return update.emitOpError("expected the gradient to be the piper.accumulate "
+                            "of ")
+         << update.getTargetAttr() << ", got another value";
 }
 
 static LogicalResult verifyBucketUpdate(UpdateOp update, BucketOp bucket,

@@ -36,6 +36,19 @@ LogicalResult piper::verifyTags(Operation *op, DictionaryAttr tags) {
   return success();
 }
 
+LogicalResult piper::verifyExecuted(Operation *op, StringRef what,
+                                    Value value) {
+  Operation *maker = value.getDefiningOp();
+  if (isa_and_nonnull<SchedulableOpInterface>(maker))
+    return success();
+  InFlightDiagnostic error = op->emitOpError("expected ")
+                             << what << " that a rank computes";
+  if (!maker)
+    return error;
+  error << ", got one of " << maker->getName();
+  return withNote(std::move(error), maker, "it is made here");
+}
+
 LogicalResult piper::verifyShardFlags(Operation *op, bool params, bool grads,
                                       bool optimizer) {
   if (grads && !optimizer)

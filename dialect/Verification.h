@@ -20,6 +20,11 @@ mlir::LogicalResult verifyMicrobatch(mlir::Operation *op, int64_t microbatch,
 /// Tags are indices or unit, and `PASS` is none of them.
 mlir::LogicalResult verifyTags(mlir::Operation *op, mlir::DictionaryAttr tags);
 
+/// `value` is the result of an operation that a rank executes, so that it is
+/// known which ranks hold it.
+mlir::LogicalResult verifyExecuted(mlir::Operation *op, llvm::StringRef what,
+                                   mlir::Value value);
+
 /// ZeRO's flags build on one another.
 mlir::LogicalResult verifyShardFlags(mlir::Operation *op, bool params,
                                      bool grads, bool optimizer);

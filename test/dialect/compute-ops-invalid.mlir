@@ -809,6 +809,26 @@ piper.graph @step rows 4 {
 
 piper.graph @step rows 4 {
   %both = piper.pack () : () -> tensor<2xf32>
+  // expected-note @+1 {{it is made here}}
+  %v = piper.input "v" 0 : tensor<4xf32>
+  // expected-error @+1 {{expected a contribution that a rank computes, got one of piper.input}}
+  %a, %t = piper.accumulate (%v) : tensor<4xf32> -> tensor<4xf32>
+  piper.return %both : tensor<2xf32>
+}
+
+// -----
+
+piper.graph @step rows 4 {
+  // expected-note @+1 {{it is made here}}
+  %v = piper.input "x" 0 : tensor<f32>
+  // expected-error @+1 {{expected a sum that a rank computes, got one of piper.input}}
+  piper.return %v, %v : tensor<f32>, tensor<f32>
+}
+
+// -----
+
+piper.graph @step rows 4 {
+  %both = piper.pack () : () -> tensor<2xf32>
   %v = piper.input "v" 0 : tensor<4xf32>
   %s = piper.input "s" 1 : tensor<f32>
   // expected-error @+1 {{expected one part per state, got 1 parts of 2 states}}
@@ -1098,6 +1118,34 @@ piper.graph @step rows 4 {
   %v = piper.input "v" 0 : tensor<5xf32>
   // expected-error @+1 {{expected a gradient of 'tensor<4xf32>', got 'tensor<5xf32>'}}
   %t = piper.update @w (%v) optimizer @sgd : tensor<5xf32>
+  piper.return %both : tensor<2xf32>
+}
+
+// -----
+
+piper.state @w : tensor<4xf32> parameter trainable ["w"]
+piper.optimizer @sgd "sgd" slots [] scalars [] config {}
+piper.graph @step rows 4 {
+  %both = piper.pack () : () -> tensor<2xf32>
+  %v = piper.input "v" 0 : tensor<4xf32>
+  // expected-error @+1 {{expected the gradient to be the piper.accumulate of @w, got another value}}
+  %t = piper.update @w (%v) optimizer @sgd : tensor<4xf32>
+  piper.return %both : tensor<2xf32>
+}
+
+// -----
+
+piper.state @w : tensor<4xf32> parameter trainable ["w"]
+piper.optimizer @sgd "sgd" slots [] scalars [] config {}
+piper.state @other : tensor<4xf32> parameter trainable ["other"]
+func.func private @f4() -> tensor<4xf32>
+piper.chunk @f B operands [] results [1] [{binding = {rows = 4}, function = @f4}]
+piper.graph @step rows 4 {
+  %both = piper.pack () : () -> tensor<2xf32>
+  %g, %t0 = piper.compute @f() B {} : () -> tensor<4xf32>
+  %s, %t1 = piper.accumulate @other (%g) : tensor<4xf32> -> tensor<4xf32>
+  // expected-error @+1 {{expected the gradient to be the piper.accumulate of @w, got another value}}
+  %t = piper.update @w (%s) optimizer @sgd : tensor<4xf32>
   piper.return %both : tensor<2xf32>
 }
 

@@ -86,8 +86,9 @@ piper.stream @pp
 piper.stream @dp
 piper.graph @step rows 2 {
   %x = piper.input "args.0" 0 : tensor<f32>
+  %l, %t = piper.all_reduce sum %x on [0] stream @dp : tensor<f32> -> tensor<f32>
   // expected-error @+1 {{expected one packed value in the scheduled phase, got 2}}
-  piper.return %x, %x : tensor<f32>, tensor<f32>
+  piper.return %l, %l : tensor<f32>, tensor<f32>
 }
 
 // -----

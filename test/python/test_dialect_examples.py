@@ -26,24 +26,22 @@ piper.optimizer @group0 "sgd" slots [] scalars ["lr"] config {}
 piper.bucket @bucket0 [@"a.weight", @"a.bias"] offsets [0, 4096] elements 4160 padded 4160 ranks [0, 1] optimizer @group0 {shard_optimizer}
 func.func private @block_F_rows4(tensor<4x64xf32>, tensor<64x64xf32>) -> (tensor<4x64xf32>, tensor<4x64xf32>, tensor<64x64xf32>, tensor<4xf32>)
 func.func private @block_F_rows3(tensor<3x64xf32>, tensor<64x64xf32>) -> (tensor<3x64xf32>, tensor<3x64xf32>, tensor<64x64xf32>, tensor<3xf32>)
+func.func private @sums_member() -> (tensor<f32>, tensor<f32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64xf32>)
+piper.chunk @sums B operands [] results [1, 1, 1, 1, 1] [{binding = {rows = 1}, function = @sums_member}]
 piper.chunk @block_F F operands [1, 1] results [1, 3] [{binding = {rows = 4}, function = @block_F_rows4}, {binding = {rows = 3}, function = @block_F_rows3}]
 """.strip().splitlines()
 VALUES = """
 %x = piper.input "x" 100 split : tensor<?x64xf32>
-%loss = piper.input "loss" 101 : tensor<f32>
-%weight = piper.input "weight" 102 : tensor<f32>
 %mean = piper.input "mean" 103 : tensor<64xf32>
-%gw = piper.input "gw" 104 : tensor<64x64xf32>
-%gb = piper.input "gb" 105 : tensor<64xf32>
-%gw0 = piper.input "gw0" 106 : tensor<64x64xf32>
-%gw1 = piper.input "gw1" 107 : tensor<64x64xf32>
 %flat = piper.input "flat" 108 : tensor<4160xf32>
 %shard = piper.input "shard" 109 : tensor<2080xf32>
 %both = piper.input "both" 110 : tensor<2xf32>
 %w = piper.read @"a.weight" : tensor<64x64xf32>
 """.strip()
 MADE = """
-%made, %kept, %made_token = piper.compute @block_F(%x, %w) F {} on [2, 3] : (tensor<?x64xf32>, tensor<64x64xf32>) -> (tensor<?x64xf32>, !piper.bundle)
+%y_made, %kept, %t_made = piper.compute @block_F(%x, %w) F {} on [2, 3] : (tensor<?x64xf32>, tensor<64x64xf32>) -> (tensor<?x64xf32>, !piper.bundle)
+%loss, %weight, %gw0, %gw1, %gb, %t_sums = piper.compute @sums() B {} on [2, 3] : () -> (tensor<f32>, tensor<f32>, tensor<64x64xf32>, tensor<64x64xf32>, tensor<64xf32>)
+%sum, %t_sum = piper.accumulate @"a.weight" (%gw0) on [3] : tensor<64x64xf32> -> tensor<64x64xf32>
 """.strip()
 KERNEL_ARGUMENTS = (
     "%x: tensor<8x4xf32>, %w: tensor<16x4xf32>, %init: tensor<8x16xf32>, "
