@@ -14,10 +14,11 @@ from torch import nn
 from .annotate import BLOCK_TAG
 from .capture import Joint, capture
 from .errors import ImporterError
-from .imported import Family, Imported, Input, Node, State
+from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe
 from .loss import LossForm, loss_pair
 from .pieces import Program, program_of, row_dependent_constants
+from .unify import unify
 
 MODEL, LOSS = "model", "loss_fn"
 
@@ -181,6 +182,18 @@ def _aliases(states: Mapping[str, State]) -> dict[str, str]:
 
 def _assemble(programs: Mapping[int | None, Program], states, inputs, static, form, training) -> Imported:
     reference_rows, reference = next(iter(programs.items()))
+
+    def spec(rows: int | None, value: Value) -> TensorSpec:
+        if isinstance(value, ResultRef):
+            return programs[rows].pieces[value.node].function.results[value.result]
+        if isinstance(value, InputRef):
+            return inputs[value.name].spec(rows)
+        if value.name in states:
+            return states[value.name].spec
+        constant = programs[rows].constants[value.name]
+        return TensorSpec(tuple(constant.shape), constant.dtype)
+
+    unify(programs, spec)
     for count, program in programs.items():
         difference = reference.difference(program)
         if difference:
@@ -212,7 +225,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 reference.operands[index],
                 reference.results[index],
                 reference.takes[index],
-                bool(piece.saved_results),
+                bool(piece.function.saved_results),
                 piece.key[0] == "G",
             )
         )

@@ -50,7 +50,7 @@ class Cutter:
         keys: the key of every operation that belongs to a piece.
         tags: the tags of each chunk.
         recipes: operations that are copied into each piece which uses them.
-        wanted: values that have to be results whoever uses them: gradients, losses, buffers.
+        wanted: values that have to be results whoever uses them, in order: losses, gradients, buffers.
     """
 
     def __init__(
@@ -67,8 +67,11 @@ class Cutter:
         for node in calls(graph):
             if node in keys:
                 self._bodies.setdefault(keys[node], []).append(node)
+        # Results stand in the order of what is wanted, then of the graph: that of gradients in a trace may change with
+        # the number of rows.
+        self._rank = {node: rank for rank, node in enumerate(dict.fromkeys(wanted))}
         # What another piece reads is a result whatever the owner's backward does with it.
-        self._crossing = set(wanted)
+        self._crossing = set(self._rank)
         for key, body in self._bodies.items():
             self._crossing |= {
                 node for node in _external(body) if node in keys and keys[node] not in (key, _own_forward(key))
@@ -88,6 +91,7 @@ class Cutter:
             saved.sort(key=self._position.__getitem__)
             operands = [node for node in external[key] if node not in set(saved)]
             results = [node for node in self._bodies[key] if node in self._crossing]
+            results.sort(key=lambda node: self._rank.get(node, len(self._rank)))
             pieces.append(Piece(key, self._piece_tags(key), operands, results, saved))
         by_key = {piece.key: piece for piece in pieces}
         for piece in pieces:

@@ -32,12 +32,19 @@ class Program:
     loss: tuple[ResultRef, ResultRef]
     constants: dict[str, torch.Tensor]
 
+    def structure(self) -> list[tuple]:
+        """The pieces and what each gives to others: what has to be the same for every number of rows."""
+        ranks = [[(len(spec.shape), spec.dtype) for spec in piece.function.results] for piece in self.pieces]
+        return [(p.key, p.tags, kinds, r) for p, kinds, r in zip(self.pieces, self.results, ranks, strict=True)]
+
     def difference(self, other: Program) -> str:
         """What differs between the structures of two programs, or ""."""
         if [piece.key for piece in self.pieces] != [piece.key for piece in other.pieces]:
             return f"{len(self.pieces)} chunks and {len(other.pieces)} chunks"
+        if self.structure() != other.structure():
+            return "its chunks give other results"
         for index, piece in enumerate(self.pieces):
-            for what in ("operands", "results", "takes"):
+            for what in ("operands", "takes"):
                 if getattr(self, what)[index] != getattr(other, what)[index]:
                     return f"the {what} of {piece.pass_} {dict(piece.tags)} differ"
         for name, value in self.constants.items():

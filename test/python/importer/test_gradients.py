@@ -7,7 +7,8 @@ import pytest
 import torch
 import zoo
 from executor import train
-from piper.importer import annotate_modules, import_model
+from piper.importer import ImporterError, annotate, annotate_modules, import_model
+from torch import nn
 
 
 def eager(model, loss_fn, batches):
@@ -97,6 +98,41 @@ def test_ragged_microbatches(name, split):
     loss, gradients, _ = eager(model, loss_fn, [batch])
     assert torch.allclose(outcome.loss_sum / outcome.loss_weight, loss, rtol=1e-5)
     check_gradients(outcome.gradients, gradients)
+
+
+class SequenceFirst(nn.Module):
+    """At one row the transposed activation is contiguous already: no copy is made, and none is saved."""
+
+    def __init__(self):
+        super().__init__()
+        self.f1, self.f2 = nn.Linear(4, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        with annotate("stage"):
+            h = torch.tanh(self.f1(x))
+        with annotate("stage"):
+            return self.f2(h.transpose(0, 1).contiguous()).transpose(0, 1)
+
+
+def test_one_row_takes_another_path():
+    model, batch = SequenceFirst(), zoo.regression((5, 4), (5, 2), 3)
+    alone = [import_model(model, zoo.squared, batch, rows=[rows]) for rows in (2, 1)]
+    bundles = [[len(n.operands) for n in imported.nodes] + [n.gives for n in imported.nodes] for imported in alone]
+    assert bundles[0] != bundles[1]
+    imported = import_model(model, zoo.squared, batch, rows=[2, 1])
+    parts = zip(batch["args"][0].split([2, 1]), batch["target"].split([2, 1]), strict=True)
+    outcome = train(imported, [dict(args=(x,), kwargs={}, target=t) for x, t in parts])
+    check_gradients(outcome.gradients, eager(model, zoo.squared, [batch])[1])
+    for family in imported.families.values():
+        counts = {(len(f.operands), len(f.saved_operands), len(f.saved_results)) for f in family.members.values()}
+        assert len(counts) == 1
+
+
+def test_programs_that_pass_other_values_are_refused():
+    """In place on a view, one row leaves another tensor to the next stage than two do."""
+    model = annotate_modules(zoo.Viewed(), {"stage": zoo.STAGES["viewed"]})
+    with pytest.raises(ImporterError, match="not the same program for 2 and for 1 rows"):
+        import_model(model, zoo.squared, zoo.regression((5, 4), (2,), 3), rows=[2, 1])
 
 
 def test_weighted_tokens():

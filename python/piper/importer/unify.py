@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Makes the programs captured for several numbers of rows one structure.
+
+Torch may take another path at another number of rows (at one row a transposed view needs no copy, say), so that a
+backward reads other values. Every node then takes what any of the programs needs there, and a bundle has a place for
+everything that any of them saves; a function leaves the rest unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from torch import fx
+
+from .capture import Origin
+from .graphs import aten, structural_hash
+from .imported import Function, TensorSpec, Value
+from .pieces import Program
+
+#: What members of a bundle have in common at any number of rows: rank and element type.
+_Place = tuple[int, torch.dtype]
+
+
+def unify(programs: Mapping[int | None, Program], spec: Callable[[int | None, Value], TensorSpec]) -> None:
+    """Widens operands and bundles of programs with the same pieces; `spec(rows, value)` describes a value in a
+    program.
+    """
+    reference = next(iter(programs.values()))
+    if any(program.structure() != reference.structure() for program in programs.values()):
+        return
+    places: dict[int, list[_Place]] = {}
+    for index, piece in enumerate(reference.pieces):
+        if piece.key[0] == "F":
+            kept = [[_place(s) for s in program.pieces[index].function.saved_results] for program in programs.values()]
+            places[index] = _supersequence(kept)
+    forward = {piece.key[1]: index for index, piece in enumerate(reference.pieces) if piece.key[0] == "F"}
+    for index, piece in enumerate(reference.pieces):
+        operands = tuple(dict.fromkeys(value for program in programs.values() for value in program.operands[index]))
+        giver = forward.get(piece.key[1]) if piece.key[0] == "B" else None
+        taken = places[giver] if giver is not None else []
+        for rows, program in programs.items():
+            specs = tuple(spec(rows, value) for value in operands)
+            widened = _widened(program, index, operands, specs, taken, places.get(index, []))
+            program.pieces[index].function = widened
+            program.operands[index] = operands
+            program.takes[index] = giver if taken else None
+
+
+def _place(spec: TensorSpec) -> _Place:
+    return len(spec.shape), spec.dtype
+
+
+def _supersequence(sequences: Sequence[Sequence[_Place]]) -> list[_Place]:
+    """A sequence that has each of `sequences` as a subsequence; that of equal ones is the same again."""
+    merged: list[_Place] = []
+    for sequence in sequences:
+        result, rest = [], list(merged)
+        for place in sequence:
+            if place in rest:
+                at = rest.index(place)
+                result += rest[: at + 1]
+                rest = rest[at + 1 :]
+            else:
+                result.append(place)
+        merged = result + rest
+    return merged
+
+
+def _positions(sequence: Sequence[_Place], places: Sequence[_Place]) -> list[int]:
+    """Where each item of `sequence` has its place."""
+    found, at = [], 0
+    for item in sequence:
+        at = places.index(item, at)
+        found.append(at)
+        at += 1
+    return found
+
+
+def _widened(
+    program: Program,
+    index: int,
+    operands: Sequence[Value],
+    specs: Sequence[TensorSpec],
+    taken: Sequence[_Place],
+    given: Sequence[_Place],
+) -> Function:
+    piece, old = program.pieces[index], program.pieces[index].function
+    own_taken = _positions([_place(s) for s in old.saved_operands], taken)
+    own_given = _positions([_place(s) for s in old.saved_results], given)
+    if program.operands[index] == tuple(operands) and len(own_taken) == len(taken) and len(own_given) == len(given):
+        return old
+    graph, copies = fx.Graph(), {}
+    placeholders = [node for node in old.graph.graph.nodes if node.op == "placeholder"]
+    known = dict(zip(program.operands[index], placeholders, strict=False))
+    kept = dict(zip(own_taken, placeholders[len(old.operands) :], strict=True))
+    taken_specs = [_spec_at(at, place, own_taken, old.saved_operands) for at, place in enumerate(taken)]
+    sources = [known.get(value) for value in operands] + [kept.get(at) for at in range(len(taken))]
+    for position, (source, spec) in enumerate(zip(sources, [*specs, *taken_specs], strict=True)):
+        placeholder = graph.placeholder(f"arg{position}")
+        placeholder.meta = {"val": torch.empty(spec.shape, dtype=spec.dtype, device="meta")}
+        if source is not None:
+            copies[source] = placeholder
+    for node in old.graph.graph.nodes:
+        if node.op == "call_function":
+            copies[node] = graph.node_copy(node, lambda n: copies[n])
+            copies[node].meta = dict(node.meta)
+    outputs = [copies[node] for node in old.graph.graph.output_node().args[0]]
+    results, saved = outputs[: len(old.results)], dict(zip(own_given, outputs[len(old.results) :], strict=True))
+    given_specs = [_spec_at(at, place, own_given, old.saved_results) for at, place in enumerate(given)]
+    for at, spec in enumerate(given_specs):
+        results.append(saved[at] if at in saved else _nothing(graph, spec))
+    graph.output(tuple(results))
+    module = fx.GraphModule(torch.nn.Module(), graph)
+    name = f"{piece.pass_}_{structural_hash(module, len(taken), len(given))}"
+    return Function(name, module, tuple(specs), tuple(taken_specs), old.results, tuple(given_specs))
+
+
+def _spec_at(at: int, place: _Place, own: Sequence[int], specs: Sequence[TensorSpec]) -> TensorSpec:
+    """What stands at a place of a bundle: the function's own value, or one element where it has none."""
+    return specs[own.index(at)] if at in own else TensorSpec((1,) * place[0], place[1])
+
+
+def _nothing(graph: fx.Graph, spec: TensorSpec) -> fx.Node:
+    node = graph.call_function(aten.full.default, (list(spec.shape), 0), {"dtype": spec.dtype})
+    node.meta = {
+        "val": torch.empty(spec.shape, dtype=spec.dtype, device="meta"),
+        "origin": Origin(None, False, None, False, ""),
+    }
+    return node
