@@ -52,6 +52,9 @@ private:
   std::optional<Held> resolve(mlir::Value value, RankView &view,
                               const ActionSite &site,
                               mlir::DenseI64ArrayAttr group);
+  template <typename OpT>
+  mlir::FailureOr<Held> resolveShared(OpT op, RankView &view,
+                                      const ActionSite &site);
   std::optional<Held> resolveInput(InputOp op, RankView &view,
                                    mlir::DenseI64ArrayAttr group);
   std::optional<Held> resolveUnpack(UnpackOp op, RankView &view,

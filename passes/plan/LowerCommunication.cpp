@@ -37,14 +37,25 @@ static std::string getMessageLabel(StringRef verb, SendOp send) {
   return verb.str();
 }
 
+/// What this rank sends, or puts into a collective to which each member has to
+/// bring its part.
+template <typename OpT>
+FailureOr<Held> GraphLowering::resolveShared(OpT op, RankView &view,
+                                             const ActionSite &site) {
+  std::optional<Held> source =
+      resolve(op.getOperand(), view, site, op.getRanksAttr());
+  if (!source)
+    return op.emitOpError("expected the operand on rank ")
+           << view.getFirstRank() << ", which does not have it";
+  return *source;
+}
+
 LogicalResult GraphLowering::lowerSend(SendOp op, RankView &view) {
   ActionSite site = getSite(op);
   site.label = getMessageLabel("send", op);
-  std::optional<Held> held =
-      resolve(op.getOperand(), view, site, op.getRanksAttr());
-  if (!held)
-    return op.emitOpError("expected the value on rank ")
-           << view.getFirstRank() << ", which does not have it";
+  FailureOr<Held> held = resolveShared(op, view, site);
+  if (failed(held))
+    return failure();
   if (held->bytes == 0)
     return success();
   if (held->address.getSpace() == AddressSpace::input)
@@ -130,11 +141,9 @@ LogicalResult GraphLowering::lowerReduceScatter(ReduceScatterOp op,
   ActionSite site = getSite(op);
   site.label = getOperandLabel(op, op.getOperand());
   RankedTensorType type = op.getResult().getType();
-  std::optional<Held> source =
-      resolve(op.getOperand(), view, site, op.getRanksAttr());
-  if (!source)
-    return op.emitOpError("expected the operand on rank ")
-           << view.getFirstRank() << ", which does not have it";
+  FailureOr<Held> source = resolveShared(op, view, site);
+  if (failed(source))
+    return failure();
   if (op.getRanks()->size() == 1) {
     produce(op.getResult(), *source, view, site);
     return success();
@@ -180,11 +189,9 @@ LogicalResult GraphLowering::lowerAllGather(AllGatherOp op, RankView &view) {
   ActionSite site = getSite(op);
   site.label = getOperandLabel(op, op.getOperand());
   RankedTensorType type = op.getOperand().getType();
-  std::optional<Held> source =
-      resolve(op.getOperand(), view, site, op.getRanksAttr());
-  if (!source)
-    return op.emitOpError("expected the operand on rank ")
-           << view.getFirstRank() << ", which does not have it";
+  FailureOr<Held> source = resolveShared(op, view, site);
+  if (failed(source))
+    return failure();
   if (op.getRanks()->size() == 1) {
     produce(op.getResult(), *source, view, site);
     return success();
@@ -233,11 +240,9 @@ LogicalResult GraphLowering::lowerBroadcast(BroadcastOp op, RankView &view) {
 LogicalResult GraphLowering::lowerAllToAll(AllToAllOp op, RankView &view) {
   ActionSite site = getSite(op);
   site.label = getOperandLabel(op, op.getOperand());
-  std::optional<Held> source =
-      resolve(op.getOperand(), view, site, op.getRanksAttr());
-  if (!source)
-    return op.emitOpError("expected the operand on rank ")
-           << view.getFirstRank() << ", which does not have it";
+  FailureOr<Held> source = resolveShared(op, view, site);
+  if (failed(source))
+    return failure();
   Type type = op.getResult().getType().getElementType();
   int64_t members = op.getRanks()->size();
   Held target{view.createBuffer(op.getLoc(), source->bytes, "communication",

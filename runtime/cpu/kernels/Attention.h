@@ -31,6 +31,16 @@ struct AttentionShape {
   int64_t visible(int64_t row) const {
     return causal ? std::min(row + 1, keys) : keys;
   }
+  /// Where a head of a batch row starts, counted in elements: in q and o, in k
+  /// and v (several heads share one of theirs), and in lse.
+  struct Head {
+    int64_t query, key, row;
+  };
+  Head head(int64_t index) const {
+    int64_t group = heads / keyHeads;
+    int64_t keyHead = index / heads * keyHeads + index % heads / group;
+    return {index * queries * dim, keyHead * keys * dim, index * queries};
+  }
   /// Row stride of a block of scores, whole vectors.
   int64_t scoreStride() const { return (keys + 15) / 16 * 16; }
 };

@@ -106,17 +106,12 @@ void piper_attention_backward(void *const *args, const int64_t *imm) {
   int64_t keyElements = shape.batch * shape.keyHeads * shape.keys * shape.dim;
   std::fill_n(output(7), keyElements, 0.0f);
   std::fill_n(output(8), keyElements, 0.0f);
-  int64_t group = shape.heads / shape.keyHeads;
-  for (int64_t head = 0; head < shape.batch * shape.heads; ++head) {
-    int64_t keyHead =
-        head / shape.heads * shape.keyHeads + head % shape.heads / group;
-    int64_t query = head * shape.queries * shape.dim;
-    int64_t key = keyHead * shape.keys * shape.dim;
+  for (int64_t index = 0; index < shape.batch * shape.heads; ++index) {
+    AttentionShape::Head at = shape.head(index);
     backwardHead(shape,
-                 {input(0) + query, input(1) + query, input(2) + key,
-                  input(3) + key, input(4) + query,
-                  input(5) + head * shape.queries, output(6) + query,
-                  output(7) + key, output(8) + key},
+                 {input(0) + at.query, input(1) + at.query, input(2) + at.key,
+                  input(3) + at.key, input(4) + at.query, input(5) + at.row,
+                  output(6) + at.query, output(7) + at.key, output(8) + at.key},
                  scores, scores + block);
   }
 }

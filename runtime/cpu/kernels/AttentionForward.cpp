@@ -103,13 +103,9 @@ void piper_attention_forward(void *const *args, const int64_t *imm) {
   float *scores = scratch.get(kQueryBlock * shape.scoreStride());
   if (!scores)
     return;
-  int64_t group = shape.heads / shape.keyHeads;
-  for (int64_t head = 0; head < shape.batch * shape.heads; ++head) {
-    int64_t keyHead =
-        head / shape.heads * shape.keyHeads + head % shape.heads / group;
-    int64_t query = head * shape.queries * shape.dim;
-    int64_t key = keyHead * shape.keys * shape.dim;
-    forwardHead(shape, q + query, k + key, v + key, o + query,
-                lse + head * shape.queries, scores);
+  for (int64_t index = 0; index < shape.batch * shape.heads; ++index) {
+    AttentionShape::Head at = shape.head(index);
+    forwardHead(shape, q + at.query, k + at.key, v + at.key, o + at.query,
+                lse + at.row, scores);
   }
 }
