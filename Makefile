@@ -10,7 +10,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml dialect passes runtime pyt
   -not -path '*/__pycache__/*' -not -name '*.md')
 CXX_SOURCES := $(shell find dialect passes runtime python/bindings test -name '*.cpp' -o -name '*.h')
 
-.PHONY: test demo install lit test-runtime sanitize test-python format lint clean
+.PHONY: test demo bench install lit test-runtime sanitize test-python format lint clean
 .DELETE_ON_ERROR:
 
 # The packages of [build-system] go into .venv, so that a changed source file costs an incremental build.
@@ -51,6 +51,10 @@ test-python: install
 
 demo: install
 	$(BIN)/python -m piper.examples.demo
+
+# Takes about half an hour on two cores; nothing else should run meanwhile.
+bench: install
+	$(BIN)/python test/bench/run.py
 
 $(VENV)/.lint-tools: $(VENV)/.build-tools
 	$(BIN)/python -m pip install -q 'clang-format==23.1.5' 'ruff==0.17.6'
