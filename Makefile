@@ -10,7 +10,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml dialect passes runtime pyt
   -not -path '*/__pycache__/*' -not -name '*.md')
 CXX_SOURCES := $(shell find dialect passes runtime python/bindings test -name '*.cpp' -o -name '*.h')
 
-.PHONY: test demo bench install lit test-runtime sanitize test-python format lint clean
+.PHONY: test demo bench bench-runtime install lit test-runtime sanitize test-python format lint clean
 .DELETE_ON_ERROR:
 
 # The packages of [build-system] go into .venv, so that a changed source file costs an incremental build.
@@ -53,8 +53,16 @@ demo: install
 	$(BIN)/python -m piper.examples.demo
 
 # Takes about half an hour on two cores; nothing else should run meanwhile.
-bench: install
+bench: install bench-runtime
 	$(BIN)/python test/bench/run.py
+
+# What actions and collectives cost without a model: a minute.
+bench-runtime: $(VENV)/.build-tools
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime-tests -G Ninja -Wno-dev --log-level=WARNING \
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/runtime-tests ExecutorBench CommunicatorBench
+	build/runtime-tests/test/bench/runtime/ExecutorBench
+	build/runtime-tests/test/bench/runtime/CommunicatorBench
 
 $(VENV)/.lint-tools: $(VENV)/.build-tools
 	$(BIN)/python -m pip install -q 'clang-format==23.1.5' 'ruff==0.17.6'
