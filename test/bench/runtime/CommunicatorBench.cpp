@@ -145,9 +145,8 @@ void bench(RankContext &rank, const char *name) {
 } // namespace
 
 int main() {
-  std::printf("%-10s %-11s %9s %10s %10s %8s %10s %10s\n", "ranks",
-              "operation", "bytes", "us", "plain us", "ratio", "least",
-              "plain least");
+  std::printf("%-10s %-11s %9s %10s %10s %8s %10s %10s\n", "ranks", "operation",
+              "bytes", "us", "plain us", "ratio", "least", "plain least");
   std::fflush(stdout);
   Ranks(2, kArena).runProcesses([](RankContext &r) { bench(r, "processes"); });
   Ranks(2, kArena).runThreads([](RankContext &r) { bench(r, "threads"); });

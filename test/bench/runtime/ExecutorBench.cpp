@@ -64,9 +64,9 @@ void report(const char *name, StreamActions actions, uint32_t numEvents = 0,
               step.median() / double(count), step.least() / double(count));
 }
 
-std::vector<Action> repeat(uint32_t times,
-                           const std::function<void(std::vector<Action> &,
-                                                    uint32_t)> &append) {
+std::vector<Action>
+repeat(uint32_t times,
+       const std::function<void(std::vector<Action> &, uint32_t)> &append) {
   std::vector<Action> actions;
   for (uint32_t i = 0; i < times; ++i)
     append(actions, i);
@@ -89,9 +89,10 @@ int main() {
            a.push_back(empty());
            a.back().predicate = whenSet(0);
          })});
-  report("records",
-         {repeat(kActions, [](List &a, uint32_t i) { a.push_back(record(i)); })},
-         kActions);
+  report(
+      "records",
+      {repeat(kActions, [](List &a, uint32_t i) { a.push_back(record(i)); })},
+      kActions);
   report("records and waits, one stream",
          {repeat(kActions / 2,
                  [](List &a, uint32_t i) {
