@@ -6,10 +6,12 @@
 #include "runtime/Executor.h"
 #include "runtime/StateAccess.h"
 #include "runtime/cpu/CpuDevice.h"
+#include "runtime/delay/DelayDevice.h"
 
 #include <atomic>
 #include <mutex>
 #include <nanobind/nanobind.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
@@ -137,8 +139,13 @@ class Program {
 public:
   Program(const ParsedPlan &parsed,
           const std::vector<std::pair<std::string, nb::bytes>> &objects,
-          std::vector<uint32_t> ranks, double timeout) {
-    auto device = std::make_shared<CpuDevice>();
+          std::vector<uint32_t> ranks, double timeout,
+          const std::optional<DelayCosts> &costs) {
+    std::shared_ptr<Device> device;
+    if (costs)
+      device = std::make_shared<DelayDevice>(*costs, *parsed.plan);
+    else
+      device = std::make_shared<CpuDevice>();
     for (const auto &[name, bytes] : objects)
       device->loadObject(name, {bytes.c_str(), bytes.size()});
     WorldOptions options;
@@ -189,6 +196,9 @@ public:
     runtime::writeState(executor->world(), number,
                         reinterpret_cast<const char *>(tensor));
   }
+
+  /// By the timelines of a device that keeps them, in seconds.
+  double duration() const { return double(executor->durationNs()) * 1e-9; }
 
   nb::object output(const std::string &name, uint64_t bytes) {
     const char *data = executor->output(name);
@@ -307,16 +317,33 @@ NB_MODULE(_runtime, m) {
            [](const ParsedPlan &parsed) { return describePlan(*parsed.plan); })
       .def("dump",
            [](const ParsedPlan &parsed) { return plan::dump(*parsed.plan); });
+  nb::class_<DelayCosts>(m, "DelayCosts",
+                         "How long kernels, links and memory take.")
+      .def(
+          "__init__",
+          [](DelayCosts *costs,
+             const std::vector<std::pair<std::string, double>> &kernels,
+             const std::vector<std::tuple<std::string, double, double>> &links,
+             double memory) {
+            new (costs) DelayCosts{{}, {}, memory};
+            for (const auto &[pattern, seconds] : kernels)
+              costs->kernels.push_back({pattern, seconds});
+            for (const auto &[pattern, latency, bandwidth] : links)
+              costs->links.push_back({pattern, latency, bandwidth});
+          },
+          nb::arg("kernels"), nb::arg("links"), nb::arg("memory_bandwidth"));
   nb::class_<Program>(m, "Program", "A plan and its kernels, loaded.")
       .def(nb::init<const ParsedPlan &,
                     const std::vector<std::pair<std::string, nb::bytes>> &,
-                    std::vector<uint32_t>, double>(),
+                    std::vector<uint32_t>, double,
+                    const std::optional<DelayCosts> &>(),
            nb::arg("plan"), nb::arg("objects"), nb::arg("ranks"),
-           nb::arg("timeout"))
+           nb::arg("timeout"), nb::arg("delays") = nb::none())
       .def("handles", &Program::handles)
       .def("connect", &Program::connect, nb::arg("handles"))
       .def("run", &Program::run, nb::arg("entry"), nb::arg("flags"),
            nb::arg("inputs"), nb::arg("scalars"), nb::arg("trace"))
+      .def("duration", &Program::duration)
       .def("barrier", &Program::barrier)
       .def("read_state", &Program::readState, nb::arg("name"),
            nb::arg("address"))

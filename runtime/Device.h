@@ -14,6 +14,9 @@
 
 namespace piper::runtime {
 
+class Timeline;
+struct Link;
+
 struct StreamOptions {
   std::string name;
   /// Cores that the stream may use; empty = any.
@@ -37,6 +40,8 @@ public:
   virtual void accumulate(plan::DType dtype, bool add, void *dst,
                           const void *src, uint64_t count) = 0;
   virtual char *workspace() const = 0;
+  /// Null unless the device states how long its work takes.
+  virtual Timeline *timeline() { return nullptr; }
 };
 
 class Device {
@@ -45,10 +50,18 @@ public:
   /// Loads compiled code. `name` is for messages. Throws Error if the bytes are
   /// not what this device executes; nothing in them runs meanwhile.
   virtual void loadObject(const std::string &name, std::string_view bytes) = 0;
-  /// The kernel `symbol` of the loaded objects, or null.
-  virtual const void *findKernel(const std::string &symbol) const = 0;
+  /// The kernel `symbol` of the loaded objects, for a launch with this label;
+  /// or null.
+  virtual const void *findKernel(const std::string &symbol,
+                                 const std::string &label) const = 0;
   virtual std::unique_ptr<DeviceStream>
   createStream(const StreamOptions &options) = 0;
+  /// Null if communicators move bytes; otherwise how long they take without.
+  virtual const Link *link(const std::string & /*communicator*/) const {
+    return nullptr;
+  }
+  /// Whether memory has contents; if not, nothing reads or writes it.
+  virtual bool holdsData() const { return true; }
 };
 
 } // namespace piper::runtime

@@ -96,10 +96,12 @@ void Executor::close() {
 std::vector<HostInput>
 Executor::checkInputs(const std::string &entry,
                       const std::vector<HostTensor> &inputs) {
-  if (inputs.size() != program->inputs.size())
+  if (device->holdsData() && inputs.size() != program->inputs.size())
     throw Error("expected " + std::to_string(program->inputs.size()) +
                 " inputs, got " + std::to_string(inputs.size()));
-  std::vector<HostInput> result(inputs.size());
+  std::vector<HostInput> result(program->inputs.size());
+  if (!device->holdsData())
+    return result;
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     const HostTensor &tensor = inputs[i];
     for (const std::unique_ptr<LocalRank> &rank : locals) {
@@ -157,8 +159,9 @@ void Executor::run(const std::string &entry, uint64_t flags,
   uint32_t number = shared->beginRun(entry);
   writeScalars(scalars);
   awaited += uint32_t(locals.size());
+  begunAt = nowNs();
   for (const std::unique_ptr<LocalRank> &rank : locals)
-    rank->start(entry, number, flags, bases, trace, *finished);
+    rank->start(entry, number, flags, bases, trace, begunAt, *finished);
   awaitRanks(interrupted);
   shared->throwIfAborted();
 }
@@ -187,6 +190,13 @@ void Executor::awaitRanks(const Interrupt &interrupted) {
       shared->throwIfAborted();
     }
   }
+}
+
+uint64_t Executor::durationNs() const {
+  uint64_t latest = 0;
+  for (const std::unique_ptr<LocalRank> &rank : locals)
+    latest = std::max(latest, rank->finishedAt());
+  return latest > begunAt ? latest - begunAt : 0;
 }
 
 const char *Executor::output(const std::string &name) const {

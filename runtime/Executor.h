@@ -45,6 +45,10 @@ public:
            const std::vector<ScalarValue> &scalars, bool trace = false,
            const Interrupt &interrupted = {});
 
+  /// What the last run took by the timelines of the local ranks' device; 0 if
+  /// it keeps none.
+  uint64_t durationNs() const;
+
   const std::vector<std::unique_ptr<LocalRank>> &ranks() const {
     return locals;
   }
@@ -69,6 +73,8 @@ private:
   /// Runs finished, added up over the local ranks.
   std::unique_ptr<SharedWord> finished;
   uint32_t awaited = 0;
+  /// When the last run began.
+  uint64_t begunAt = 0;
   bool abandoned = false;
   bool closed = false;
   int owner = 0;

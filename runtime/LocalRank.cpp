@@ -15,8 +15,8 @@ LocalRank::LocalRank(World &world, Device &device, uint32_t rank,
   for (uint32_t c = 0; c < plan.communicators.size(); ++c) {
     uint32_t group = 0, position = 0;
     if (plan::findPosition(plan.communicators[c], rank, group, position))
-      ownCommunicators.push_back(
-          std::make_unique<SharedMemoryCommunicator>(world, rank, c));
+      ownCommunicators.push_back(std::make_unique<SharedMemoryCommunicator>(
+          world, rank, c, device.link(plan.communicators[c].name)));
     else
       ownCommunicators.push_back(nullptr);
     communicators.push_back(ownCommunicators.back().get());
@@ -33,7 +33,8 @@ LocalRank::LocalRank(World &world, Device &device, uint32_t rank,
       options.cores.push_back(cores[nextCore++]);
     auto state = std::make_unique<StreamState>();
     state->stream = device.createStream(options);
-    state->waiter = std::make_unique<Waiter>(world, rank, s);
+    state->waiter =
+        std::make_unique<Waiter>(world, rank, s, state->stream->timeline());
     ActionContext &context = state->context;
     context.stream = state->stream.get();
     context.waiter = state->waiter.get();
@@ -101,7 +102,7 @@ PreparedAction LocalRank::prepareAction(Device &device,
   }
   if (record.opcode == plan::Opcode::Launch) {
     const std::string &symbol = plan.kernels[record.imm[0]].name;
-    action.kernel = device.findKernel(symbol);
+    action.kernel = device.findKernel(symbol, record.label);
     if (!action.kernel)
       throw Error("kernel '" + symbol + "' is in none of the objects");
   }
@@ -145,7 +146,7 @@ std::pair<uint64_t, uint64_t> LocalRank::inputRange(const std::string &entry,
 
 void LocalRank::start(const std::string &entry, uint32_t run, uint64_t flags,
                       const std::vector<HostInput> &hostInputs, bool trace,
-                      SharedWord &done) {
+                      uint64_t begin, SharedWord &done) {
   inputs = hostInputs;
   for (Communicator *communicator : communicators)
     if (communicator)
@@ -161,6 +162,8 @@ void LocalRank::start(const std::string &entry, uint32_t run, uint64_t flags,
     state.context.inputs = inputs.data();
     state.context.run = run;
     state.context.flags = flags;
+    if (Timeline *timeline = state.stream->timeline())
+      timeline->reach(begin);
     const Actions &actions = it->second[s];
     state.stream->enqueue([this, &state, &actions, trace, &done] {
       execute(state, actions, trace);
@@ -179,6 +182,7 @@ void LocalRank::execute(StreamState &state, const Actions &actions,
   uint64_t waited = state.waiter->waitedNs();
   try {
     executeAll(state, actions, trace);
+    state.waiter->followExactly();
     status.phase.store(Phase::Idle, std::memory_order_relaxed);
   } catch (const Stopped &) {
     // The status stays: it says what the stream was doing.
@@ -216,12 +220,14 @@ void LocalRank::executeAll(StreamState &state, const Actions &actions,
     stats.arenaEnd = std::max(stats.arenaEnd, action.arenaEnd);
     if (!trace) {
       action.execute(context, action);
+      state.waiter->follow();
       continue;
     }
-    uint64_t waited = state.waiter->waitedNs(), begin = nowNs();
+    uint64_t waited = state.waiter->waitedNs(), begin = state.waiter->now();
     action.execute(context, action);
     state.trace.push_back(
-        {i, begin, nowNs(), state.waiter->waitedNs() - waited});
+        {i, begin, state.waiter->now(), state.waiter->waitedNs() - waited});
+    state.waiter->follow();
   }
 }
 
@@ -235,11 +241,19 @@ void LocalRank::finish(StreamState &state, size_t numActions) {
     for (Communicator *communicator : communicators)
       if (communicator)
         communicator->releaseAll(*state.waiter);
+    state.waiter->followExactly();
   } catch (const Stopped &) {
     return;
   }
   status.phase.store(Phase::Idle, std::memory_order_relaxed);
   world.finishRun(number);
+}
+
+uint64_t LocalRank::finishedAt() const {
+  uint64_t latest = 0;
+  for (const std::unique_ptr<StreamState> &state : streams)
+    latest = std::max(latest, state->waiter->stamp());
+  return latest;
 }
 
 } // namespace piper::runtime

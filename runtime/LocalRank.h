@@ -10,7 +10,8 @@
 
 namespace piper::runtime {
 
-/// When a stream did one action, in CLOCK_MONOTONIC nanoseconds.
+/// When a stream did one action, in CLOCK_MONOTONIC nanoseconds; on a device
+/// that keeps timelines, by these.
 struct TraceEvent {
   uint32_t action = 0;
   uint64_t begin = 0;
@@ -35,8 +36,11 @@ public:
   /// Starts the streams on `entry`; returns at once. `done` counts up by one
   /// when the rank has finished or failed.
   void start(const std::string &entry, uint32_t run, uint64_t flags,
-             const std::vector<HostInput> &inputs, bool trace,
+             const std::vector<HostInput> &inputs, bool trace, uint64_t begin,
              SharedWord &done);
+
+  /// When the last stream finished the last run; 0 without timelines.
+  uint64_t finishedAt() const;
 
   uint32_t rank() const { return number; }
   size_t numStreams() const { return streams.size(); }

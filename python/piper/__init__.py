@@ -13,39 +13,46 @@ if TYPE_CHECKING:
     from .errors import CompileError, PiperError, ProgramError, RankLostError, UsageError
     from .importer.annotate import annotate, annotate_modules
     from .mesh import Mesh
-    from .program import Program, load
+    from .program import Program, load, rehearse
+    from .rehearsal import DelayDevice, Rehearsal
     from .verification import verify
 
 # Names are loaded when first used, so that `import piper` costs nothing.
 _HOMES = {
     "CompileError": "errors",
+    "DelayDevice": "rehearsal",
     "Mesh": "mesh",
     "PiperError": "errors",
     "Program": "program",
     "ProgramError": "errors",
     "RankLostError": "errors",
+    "Rehearsal": "rehearsal",
     "Strategy": "directives",
     "UsageError": "errors",
     "annotate": "importer.annotate",
     "annotate_modules": "importer.annotate",
     "compile": "compiler",
     "load": "program",
+    "rehearse": "program",
     "strategies": "strategies",
     "verify": "verification",
 }
 __all__ = [
     "CompileError",
+    "DelayDevice",
     "Mesh",
     "PiperError",
     "Program",
     "ProgramError",
     "RankLostError",
+    "Rehearsal",
     "Strategy",
     "UsageError",
     "annotate",
     "annotate_modules",
     "compile",
     "load",
+    "rehearse",
     "strategies",
     "verify",
 ]

@@ -8,13 +8,16 @@ import os
 import sys
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from . import _runtime
 from .errors import ProgramError, RankLostError, UsageError
 from .rendezvous import Process, meet, process_from_environment
+
+if TYPE_CHECKING:
+    from .rehearsal import DelayDevice
 
 _DTYPES = {
     "f32": torch.float32,
@@ -71,8 +74,13 @@ class Execution:
     Raises ProgramError for a damaged plan or object, UsageError if WORLD_SIZE is not the plan's, RankLostError if a process of the job is gone.
     """
 
-    def __init__(self, plan: bytes, kernels: Mapping[str, bytes], *, local: bool = False):
-        """kernels: object files by name. local: all ranks are threads of this process, whatever the environment says."""
+    def __init__(
+        self, plan: bytes, kernels: Mapping[str, bytes], *, local: bool = False, device: DelayDevice | None = None
+    ):
+        """kernels: object files by name. local: all ranks are threads of this process, whatever the environment says.
+
+        device: where to run instead of this machine's cores. It needs no kernels and no inputs, and its outputs say nothing.
+        """
         try:
             parsed = _runtime.Plan.parse(plan)
         except ValueError as error:
@@ -90,10 +98,12 @@ class Execution:
         self.world_size: int = self._info["world_size"]
         self.ranks: list[int] = list(range(self.world_size)) if process is None else [process.rank]
         self._is_shared = len(self.ranks) != self.world_size
+        self._is_delayed = device is not None
         try:
-            self._program = _runtime.Program(parsed, list(kernels.items()), self.ranks, timeout)
+            costs = None if device is None else device.costs()
+            self._program = _runtime.Program(parsed, list(kernels.items()), self.ranks, timeout, costs)
         except RuntimeError as error:
-            raise ProgramError(str(error)) from None
+            raise (ProgramError if device is None else UsageError)(str(error)) from None
         if process is not None and self._is_shared:
             try:
                 meet(process, self._program.handles(), self._program.connect, timeout)
@@ -129,7 +139,7 @@ class Execution:
         """
         if entry not in self._info["entries"]:
             raise UsageError(f"expected an entry out of {', '.join(self._info['entries'])}, got {entry!r}")
-        tensors = self._order_inputs(inputs)
+        tensors = self._order_inputs(inputs) if inputs or not self._is_delayed else [None] * len(self._info["inputs"])
         arguments = [
             self._input_argument(spec, tensor, first_row)
             for spec, tensor in zip(self._info["inputs"], tensors, strict=True)
@@ -238,6 +248,15 @@ class Execution:
         if name not in self._states:
             raise UsageError(f"the program has no state {name!r}")
         return self._states[name]
+
+    def duration(self) -> float:
+        """Seconds that the last run took on a device of stated times, without the lateness of threads; 0 on others."""
+        return self._program.duration()
+
+    @property
+    def flags(self) -> list[str]:
+        """The names of all flags."""
+        return list(self._flags)
 
     @property
     def states(self) -> list[str]:

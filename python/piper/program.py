@@ -16,6 +16,7 @@ from .description import Description
 from .errors import UsageError
 from .execution import Execution
 from .importer.inputs import Batch
+from .rehearsal import DelayDevice, Rehearsal
 
 
 class Program:
@@ -158,6 +159,10 @@ class Program:
         loss = self.step(*args, local=local, **kwargs)
         return loss, self._execution.trace()
 
+    def rehearse(self, device: DelayDevice) -> Rehearsal:
+        """The program's plan on a device whose kernels and links take stated times: to see order, overlap and waits, on any number of ranks."""
+        return Rehearsal(self._plan, device)
+
     def save(self, path: str | os.PathLike) -> None:
         """Writes the program with its state as a folder that `piper.load` reads, also on a machine without the model."""
         if self._accumulating:
@@ -214,6 +219,14 @@ class Program:
         weight = outputs["weight_sum"] if self._description.divide else 1.0
         value = outputs["loss_sum"] / weight if weight != 0 else float("nan")
         return torch.tensor(value, dtype=torch.float32)
+
+
+def rehearse(path: str | os.PathLike, device: DelayDevice) -> Rehearsal:
+    """The plan of a program folder on a device whose kernels and links take stated times. Needs no memory for the model.
+
+    Raises ProgramError if a file is missing or damaged, UsageError for costs that make no sense.
+    """
+    return Rehearsal(saved.read(path).plan, device)
 
 
 def load(path: str | os.PathLike) -> Program:

@@ -49,11 +49,17 @@ struct ActionContext {
     case plan::Space::Scalar:
       return scalar + operand.offset;
     case plan::Space::Input:
-      return inputs[operand.index].base + operand.offset;
+      return shifted(inputs[operand.index].base, operand.offset);
     case plan::Space::Workspace:
       break;
     }
-    return stream->workspace() + operand.offset;
+    return shifted(stream->workspace(), operand.offset);
+  }
+
+private:
+  /// Integer arithmetic: a device without data has no tensors, no workspace.
+  static char *shifted(char *base, uint64_t offset) {
+    return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(base) + offset);
   }
 };
 

@@ -4,7 +4,9 @@
 namespace piper::runtime {
 
 void executeRecord(ActionContext &context, const PreparedAction &action) {
-  signal(context.events[action.record->imm[0]], context.run);
+  SharedWord &event = context.events[action.record->imm[0]];
+  event.stamp = context.waiter->stamp();
+  signal(event, context.run);
 }
 
 } // namespace piper::runtime

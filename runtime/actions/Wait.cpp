@@ -4,8 +4,9 @@
 namespace piper::runtime {
 
 void executeWait(ActionContext &context, const PreparedAction &action) {
-  context.waiter->until(context.events[action.record->imm[0]], context.run,
-                        [] { return -1; });
+  SharedWord &event = context.events[action.record->imm[0]];
+  context.waiter->until(event, context.run, [] { return -1; });
+  context.waiter->reach(event.stamp);
 }
 
 } // namespace piper::runtime

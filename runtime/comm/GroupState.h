@@ -28,7 +28,10 @@ struct alignas(64) MemberSlot {
   uint8_t opcode = 0;
   uint8_t dtype = 0;
   uint8_t reduction = 0;
+  /// When it arrived, if its device keeps a timeline.
+  uint64_t time = 0;
 };
+static_assert(sizeof(MemberSlot) == 64);
 
 /// Followed by 2 * size MemberSlots.
 struct GroupState {
@@ -50,6 +53,10 @@ struct Message {
   /// Offset in the sender's segment.
   uint64_t offset = 0;
   uint64_t bytes = 0;
+  /// When it left and arrived, if devices keep timelines. The receiver writes
+  /// `received` before it acknowledges.
+  uint64_t sent = 0;
+  uint64_t received = 0;
 };
 
 /// Followed by a ring of `capacity` (a power of two) Messages, which holds all

@@ -2,7 +2,9 @@
 #include "runtime/comm/SharedMemoryCommunicator.h"
 
 #include "runtime/comm/Blocks.h"
+#include "runtime/comm/Link.h"
 
+#include <algorithm>
 #include <cstring>
 
 namespace piper::runtime {
@@ -33,10 +35,11 @@ std::string text(const MemberSlot &slot) {
 } // namespace
 
 SharedMemoryCommunicator::SharedMemoryCommunicator(World &world, uint32_t rank,
-                                                   uint32_t communicator)
+                                                   uint32_t communicator,
+                                                   const Link *link)
     : world(world), rank(rank),
       record(world.plan().communicators[communicator]),
-      group(groupOf(record, rank)) {
+      group(groupOf(record, rank)), link(link) {
   while (group[place] != rank)
     ++place;
   Segment &first = world.segment(group[0]);
@@ -63,11 +66,13 @@ uint64_t SharedMemoryCommunicator::offsetOf(const void *pointer) const {
 // Messages
 //===----------------------------------------------------------------------===//
 
-void SharedMemoryCommunicator::send(Waiter &, const void *src, uint64_t bytes) {
+void SharedMemoryCommunicator::send(Waiter &waiter, const void *src,
+                                    uint64_t bytes) {
   if (sent - sentBefore >= capacity)
     throw Error("channel '" + record.name + "' sends more than " +
                 std::to_string(capacity) + " messages in one run");
-  channel->ring()[sent & (capacity - 1)] = {offsetOf(src), bytes};
+  channel->ring()[sent & (capacity - 1)] = {offsetOf(src), bytes,
+                                            waiter.stamp(), 0};
   ++sent;
   signal(channel->posted, sent);
 }
@@ -75,14 +80,21 @@ void SharedMemoryCommunicator::send(Waiter &, const void *src, uint64_t bytes) {
 void SharedMemoryCommunicator::recv(Waiter &waiter, void *dst, uint64_t bytes) {
   uint32_t sender = group[0];
   waiter.until(channel->posted, received + 1, [&] { return int32_t(sender); });
-  Message message = channel->ring()[received & (capacity - 1)];
+  Message &message = channel->ring()[received & (capacity - 1)];
   Segment &from = world.segment(sender);
   if (message.bytes != bytes || message.offset + bytes > from.layout().total)
     throw Error("channel '" + record.name + "': expected a message of " +
                 std::to_string(bytes) + " bytes, got " +
                 std::to_string(message.bytes) + " from rank " +
                 std::to_string(sender));
-  std::memcpy(dst, from.base() + message.offset, bytes);
+  if (link) {
+    linkFree = std::max(linkFree, message.sent) + link->durationNs(bytes);
+    waiter.reach(linkFree + link->latencyNs);
+    waiter.follow();
+    message.received = waiter.stamp();
+  } else {
+    std::memcpy(dst, from.base() + message.offset, bytes);
+  }
   ++received;
   signal(channel->acknowledged, received);
 }
@@ -90,6 +102,9 @@ void SharedMemoryCommunicator::recv(Waiter &waiter, void *dst, uint64_t bytes) {
 void SharedMemoryCommunicator::release(Waiter &waiter, uint64_t messages) {
   waiter.until(channel->acknowledged, sentBefore + uint32_t(messages),
                [&] { return int32_t(group[1]); });
+  uint32_t last = sentBefore + uint32_t(messages) - 1;
+  if (link)
+    waiter.reach(channel->ring()[last & (capacity - 1)].received);
 }
 
 void SharedMemoryCommunicator::releaseAll(Waiter &waiter) {
@@ -107,12 +122,25 @@ void SharedMemoryCommunicator::collective(Waiter &waiter,
   bool isSmall = Blocks::volume(operation, group.size()) <= kSmallBytes;
   auto missing = [&] { return missingMember(parity); };
   arrive(waiter, operation, parity);
-  if (!isSmall) {
+  if (!isSmall && !link) {
     waiter.until(state->begun, sequence + 1, missing);
     work(operation, parity);
   }
   waiter.until(state->done, sequence + 1, missing);
+  if (link)
+    passLink(waiter, operation, parity);
   ++sequence;
+}
+
+void SharedMemoryCommunicator::passLink(Waiter &waiter,
+                                        const Collective &operation,
+                                        uint32_t parity) {
+  uint64_t size = group.size(), begin = 0;
+  for (uint32_t member = 0; member < size; ++member)
+    begin = std::max(begin, state->slots(parity, uint32_t(size))[member].time);
+  waiter.reach(begin);
+  waiter.pass(link->latencyNs + link->durationNs(bytesOnLink(operation, size)));
+  waiter.follow();
 }
 
 void SharedMemoryCommunicator::arrive(Waiter &waiter,
@@ -129,6 +157,7 @@ void SharedMemoryCommunicator::arrive(Waiter &waiter,
   slot.opcode = uint8_t(operation.opcode);
   slot.dtype = uint8_t(operation.dtype);
   slot.reduction = uint8_t(operation.reduction);
+  slot.time = waiter.stamp();
   slot.sequence.store(sequence + 1, std::memory_order_release);
   uint32_t last = (sequence + 1) * size - 1;
   if (state->arrivals.fetch_add(1, std::memory_order_acq_rel) != last)
@@ -138,7 +167,9 @@ void SharedMemoryCommunicator::arrive(Waiter &waiter,
   for (uint32_t member = 0; member < size; ++member)
     state->slots(parity, size)[member].claimed.store(0);
   state->finished[parity].store(0);
-  if (Blocks::volume(operation, size) <= kSmallBytes)
+  if (link)
+    signal(state->done, sequence + 1);
+  else if (Blocks::volume(operation, size) <= kSmallBytes)
     work(operation, parity);
   else
     signal(state->begun, sequence + 1);

@@ -11,10 +11,16 @@
 
 namespace piper::runtime {
 
+struct Link;
+
 class SharedMemoryCommunicator final : public Communicator {
 public:
-  /// `rank` must be a local member of the communicator.
-  SharedMemoryCommunicator(World &world, uint32_t rank, uint32_t communicator);
+  /// `rank` must be a local member of the communicator. With a link, nothing is
+  /// moved, and everything takes the time that it takes there: a message passes
+  /// the link after those before it and is there one latency later; a
+  /// collective begins when the last member comes.
+  SharedMemoryCommunicator(World &world, uint32_t rank, uint32_t communicator,
+                           const Link *link = nullptr);
 
   void beginRun(uint32_t run, uint64_t flags) override;
   void send(Waiter &waiter, const void *src, uint64_t bytes) override;
@@ -31,6 +37,7 @@ private:
   /// Claims and runs blocks until none is left. The last block's finisher
   /// declares the collective complete.
   void work(const Collective &operation, uint32_t parity);
+  void passLink(Waiter &waiter, const Collective &operation, uint32_t parity);
   void finishBlocks(uint32_t parity, uint32_t blocks, uint32_t total);
   int32_t missingMember(uint32_t parity) const;
 
@@ -38,6 +45,7 @@ private:
   uint32_t rank;
   const plan::Communicator &record;
   const std::vector<uint32_t> &group;
+  const Link *link;
   uint32_t place = 0;
   GroupState *state = nullptr;
   uint32_t run = 0;
@@ -50,6 +58,8 @@ private:
   uint32_t sent = 0;
   uint32_t sentBefore = 0;
   uint32_t received = 0;
+  /// When the messages received so far had all passed the link.
+  uint64_t linkFree = 0;
 };
 
 } // namespace piper::runtime

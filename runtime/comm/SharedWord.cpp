@@ -26,6 +26,11 @@ uint64_t nowNs() {
   return uint64_t(time.tv_sec) * 1000000000u + uint64_t(time.tv_nsec);
 }
 
+void sleepUntilNs(uint64_t time) {
+  timespec until = {time_t(time / 1000000000u), long(time % 1000000000u)};
+  clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, nullptr);
+}
+
 void signal(SharedWord &word, uint32_t value) {
   // Sequentially consistent on both sides: either this sees the waiter, or the
   // waiter sees the value before it sleeps.

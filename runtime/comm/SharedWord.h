@@ -16,7 +16,11 @@ struct alignas(64) SharedWord {
   std::atomic<uint32_t> value{0};
   /// Threads about to sleep or asleep; saves the system call if there is none.
   std::atomic<uint32_t> waiters{0};
+  /// For who publishes: when, if its device keeps a timeline. Written before
+  /// the value.
+  uint64_t stamp = 0;
 };
+static_assert(sizeof(SharedWord) == 64);
 static_assert(std::atomic<uint32_t>::is_always_lock_free);
 
 inline bool reached(uint32_t value, uint32_t target) {
@@ -42,6 +46,7 @@ bool spinOn(const SharedWord &word, uint32_t target, uint64_t nanoseconds);
 
 /// CLOCK_MONOTONIC, which all processes of a machine share.
 uint64_t nowNs();
+void sleepUntilNs(uint64_t time);
 
 } // namespace piper::runtime
 

@@ -15,7 +15,8 @@ void CpuDevice::loadObject(const std::string &name, std::string_view bytes) {
   objects.push_back(std::move(object));
 }
 
-const void *CpuDevice::findKernel(const std::string &symbol) const {
+const void *CpuDevice::findKernel(const std::string &symbol,
+                                  const std::string &) const {
   auto it = kernels.find(symbol);
   return it == kernels.end() ? nullptr : it->second;
 }

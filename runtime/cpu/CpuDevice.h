@@ -13,7 +13,8 @@ namespace piper::runtime {
 class CpuDevice : public Device {
 public:
   void loadObject(const std::string &name, std::string_view bytes) override;
-  const void *findKernel(const std::string &symbol) const override;
+  const void *findKernel(const std::string &symbol,
+                         const std::string &label) const override;
   std::unique_ptr<DeviceStream>
   createStream(const StreamOptions &options) override;
 

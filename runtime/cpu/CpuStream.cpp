@@ -5,7 +5,6 @@
 #include "runtime/comm/Reduce.h"
 #include "runtime/cpu/KernelFailure.h"
 
-#include <csignal>
 #include <cstring>
 #include <dlfcn.h>
 #include <pthread.h>
@@ -41,59 +40,32 @@ void restrictTo(const std::vector<int> &cores) {
 
 } // namespace
 
-CpuStream::CpuStream(const StreamOptions &options) : options(options) {
-  if (options.workspaceBytes) {
-    void *memory = mmap(nullptr, options.workspaceBytes, PROT_READ | PROT_WRITE,
+CpuStream::CpuStream(const StreamOptions &options)
+    : scratchBytes(options.workspaceBytes) {
+  if (scratchBytes) {
+    void *memory = mmap(nullptr, scratchBytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED)
       throw Error("stream '" + options.name +
                   "': no memory for a workspace of " +
-                  std::to_string(options.workspaceBytes) + " bytes");
+                  std::to_string(scratchBytes) + " bytes");
     scratch = static_cast<char *>(memory);
   }
-  // Signals belong to the host's threads; the new thread inherits the mask.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_BLOCK, &all, &before);
-  thread = std::thread([this] { loop(); });
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread =
+      std::make_unique<StreamThread>(options.name, [cores = options.cores] {
+        restrictTo(cores);
+        useOneOpenMPThread();
+      });
 }
 
 CpuStream::~CpuStream() {
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    stopping = true;
-  }
-  changed.notify_one();
-  thread.join();
+  thread.reset();
   if (scratch)
-    munmap(scratch, options.workspaceBytes);
+    munmap(scratch, scratchBytes);
 }
 
 void CpuStream::enqueue(std::function<void()> work) {
-  {
-    std::lock_guard<std::mutex> lock(mutex);
-    queue.push_back(std::move(work));
-  }
-  changed.notify_one();
-}
-
-void CpuStream::loop() {
-  pthread_setname_np(pthread_self(), options.name.substr(0, 15).c_str());
-  restrictTo(options.cores);
-  useOneOpenMPThread();
-  std::unique_lock<std::mutex> lock(mutex);
-  for (;;) {
-    changed.wait(lock, [&] { return stopping || !queue.empty(); });
-    if (queue.empty())
-      return;
-    std::function<void()> work = std::move(queue.front());
-    queue.pop_front();
-    lock.unlock();
-    work();
-    work = nullptr;
-    lock.lock();
-  }
+  thread->enqueue(std::move(work));
 }
 
 void CpuStream::launch(const void *kernel, void *const *args) {

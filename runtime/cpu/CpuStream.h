@@ -2,12 +2,7 @@
 #ifndef PIPER_RUNTIME_CPU_CPUSTREAM_H
 #define PIPER_RUNTIME_CPU_CPUSTREAM_H
 
-#include "runtime/Device.h"
-
-#include <condition_variable>
-#include <deque>
-#include <mutex>
-#include <thread>
+#include "runtime/StreamThread.h"
 
 namespace piper::runtime {
 
@@ -16,7 +11,7 @@ namespace piper::runtime {
 class CpuStream : public DeviceStream {
 public:
   explicit CpuStream(const StreamOptions &options);
-  /// Finishes the queue and joins the thread.
+  /// Finishes the queue.
   ~CpuStream() override;
 
   void enqueue(std::function<void()> work) override;
@@ -28,15 +23,9 @@ public:
   char *workspace() const override { return scratch; }
 
 private:
-  void loop();
-
-  StreamOptions options;
+  uint64_t scratchBytes;
   char *scratch = nullptr;
-  std::mutex mutex;
-  std::condition_variable changed;
-  std::deque<std::function<void()>> queue;
-  bool stopping = false;
-  std::thread thread;
+  std::unique_ptr<StreamThread> thread;
 };
 
 } // namespace piper::runtime

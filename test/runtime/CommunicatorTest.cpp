@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // What every communicator must do, with ranks as threads of one process and as
-// processes. Expected values are formulas of rank, position and index.
+// processes, moving bytes or over a link of stated speed. Expected values are
+// formulas of rank, position and index.
 #include "Check.h"
 #include "Ranks.h"
 #include "runtime/comm/Float16.h"
@@ -222,6 +223,37 @@ void twoStreams(RankContext &rank) {
   }
 }
 
+/// No member is done with a collective before the last one came, and none with
+/// a message before it left.
+void nobodyLeavesEarly(RankContext &rank) {
+  char *first = rank.world->segment(0).space(plan::Space::Arena);
+  auto *arrived = reinterpret_cast<std::atomic<uint32_t> *>(first);
+  auto *left = arrived + 1;
+  char *buffer = rank.arena + 4096;
+  std::mt19937 random(rank.rank + 1);
+  for (uint32_t round = 1; round <= 100; ++round) {
+    if (random() % 8 == 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+    arrived->fetch_add(1);
+    rank.communicator(0).collective(
+        *rank.waiter, {plan::Opcode::AllReduce, plan::DType::F32,
+                       plan::Reduction::Sum, 256, 0, buffer, buffer});
+    CHECK(arrived->load() >= round * rank.size);
+    if (rank.size == 1)
+      continue;
+    Communicator &channel = rank.communicator(1);
+    if (rank.rank == 0) {
+      channel.beginRun(round, 0);
+      left->store(round);
+      channel.send(*rank.waiter, buffer, 8);
+      channel.releaseAll(*rank.waiter);
+    } else if (rank.rank == 1) {
+      channel.recv(*rank.waiter, buffer, 8);
+      CHECK(left->load() >= round);
+    }
+  }
+}
+
 void suite(RankContext &rank) {
   allCollectives(rank);
   orderOfSums(rank);
@@ -232,8 +264,8 @@ void suite(RankContext &rank) {
 }
 
 /// A send returns although nobody receives yet.
-void sendLeavesFirst() {
-  Ranks ranks(2, kSpaceBytes);
+void sendLeavesFirst(const Link *link) {
+  Ranks ranks(2, kSpaceBytes, {}, link);
   std::atomic<bool> sent{false};
   ranks.runThreads([&](RankContext &rank) {
     if (rank.rank == 0) {
@@ -248,8 +280,8 @@ void sendLeavesFirst() {
   });
 }
 
-void disagreement() {
-  Ranks ranks(2, kSpaceBytes);
+void disagreement(const Link *link) {
+  Ranks ranks(2, kSpaceBytes, {}, link);
   std::atomic<int> failed{0};
   ranks.runThreads([&](RankContext &rank) {
     float *x = reinterpret_cast<float *>(rank.arena);
@@ -270,10 +302,10 @@ void disagreement() {
 }
 
 /// A member that never comes is named when the time is over.
-void absence() {
+void absence(const Link *link) {
   WorldOptions options;
   options.timeoutSeconds = 0.3;
-  Ranks ranks(3, kSpaceBytes, options);
+  Ranks ranks(3, kSpaceBytes, options, link);
   ranks.runThreads([&](RankContext &rank) {
     if (rank.rank == 1)
       return;
@@ -301,7 +333,16 @@ int main() {
     Ranks(size, kSpaceBytes).runProcesses(suite);
 #endif
   }
-  sendLeavesFirst();
-  disagreement();
-  absence();
+  const Link link = {10000, 0.1};
+  for (const Link *each : {static_cast<const Link *>(nullptr), &link}) {
+    for (uint32_t size : {1, 2, 4}) {
+      Ranks(size, kSpaceBytes, {}, each).runThreads(nobodyLeavesEarly);
+#ifndef __SANITIZE_THREAD__
+      Ranks(size, kSpaceBytes, {}, each).runProcesses(nobodyLeavesEarly);
+#endif
+    }
+    sendLeavesFirst(each);
+    disagreement(each);
+    absence(each);
+  }
 }

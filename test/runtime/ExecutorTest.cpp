@@ -23,7 +23,8 @@ class TestDevice : public CpuDevice {
 public:
   using Kernel = void (*)(void *const *);
   std::map<std::string, Kernel> functions;
-  const void *findKernel(const std::string &symbol) const override {
+  const void *findKernel(const std::string &symbol,
+                         const std::string &) const override {
     auto it = functions.find(symbol);
     return it == functions.end() ? nullptr
                                  : reinterpret_cast<const void *>(it->second);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
 // Runs one function on every rank, as threads of this process or as processes.
-// Communicator 0 has all ranks, communicator 1 + r is the channel from rank r
-// to the next in the ring, the last has all ranks again.
+// With a link, communicators move nothing. Communicator 0 has all ranks,
+// communicator 1 + r is the channel from rank r to the next in the ring, the
+// last has all ranks again.
 #ifndef PIPER_TEST_RUNTIME_RANKS_H
 #define PIPER_TEST_RUNTIME_RANKS_H
 
 #include "Check.h"
+#include "runtime/comm/Link.h"
 #include "runtime/comm/SharedMemoryCommunicator.h"
 #include "runtime/plan/Actions.h"
 
@@ -21,6 +23,7 @@ struct RankContext {
   uint32_t rank = 0, size = 0;
   char *arena = nullptr;
   piper::runtime::World *world = nullptr;
+  piper::runtime::Timeline timeline;
   std::unique_ptr<piper::runtime::Waiter> waiter;
   std::vector<std::unique_ptr<piper::runtime::Communicator>> communicators;
 
@@ -35,8 +38,9 @@ public:
   using Body = std::function<void(RankContext &)>;
 
   Ranks(uint32_t size, uint64_t arenaBytes,
-        piper::runtime::WorldOptions options = {})
-      : size(size), options(std::move(options)),
+        piper::runtime::WorldOptions options = {},
+        const piper::runtime::Link *link = nullptr)
+      : size(size), options(std::move(options)), link(link),
         plan(std::make_shared<piper::plan::Plan>()) {
     using namespace piper::plan;
     plan->worldSize = size;
@@ -115,13 +119,14 @@ private:
     context.size = size;
     context.arena = world.segment(rank).space(piper::plan::Space::Arena);
     context.world = &world;
-    context.waiter = std::make_unique<Waiter>(world, rank, 0);
+    context.waiter = std::make_unique<Waiter>(
+        world, rank, 0, link ? &context.timeline : nullptr);
     for (uint32_t c = 0; c < plan->communicators.size(); ++c) {
       uint32_t group = 0, position = 0;
       context.communicators.push_back(
           piper::plan::findPosition(plan->communicators[c], rank, group,
                                     position)
-              ? std::make_unique<SharedMemoryCommunicator>(world, rank, c)
+              ? std::make_unique<SharedMemoryCommunicator>(world, rank, c, link)
               : nullptr);
     }
     body(context);
@@ -153,6 +158,7 @@ private:
 
   uint32_t size;
   piper::runtime::WorldOptions options;
+  const piper::runtime::Link *link;
   std::shared_ptr<piper::plan::Plan> plan;
 };
 
