@@ -247,6 +247,9 @@ public:
     world.abort(world.localRanks()[0], FailureKind::Failed, message);
   }
 
+  /// Whether a rank of the job has failed: nothing runs any more.
+  bool hasFailed() { return executor->world().failure() != nullptr; }
+
   void close() {
     nb::gil_scoped_release release;
     std::unique_lock<std::mutex> lock(busy, std::try_to_lock);
@@ -286,6 +289,9 @@ private:
 
 NB_MODULE(_runtime, m) {
   m.doc() = "Executes plans of Piper.";
+  // A traceback that still holds a program when the interpreter ends is no leak
+  // that a user could mend.
+  nb::set_leak_warnings(false);
   nb::register_exception_translator(
       [](const std::exception_ptr &pointer, void *) {
         try {
@@ -353,5 +359,6 @@ NB_MODULE(_runtime, m) {
       .def("trace", &Program::trace, nb::arg("entry"))
       .def("stats", &Program::stats)
       .def("fail", &Program::fail, nb::arg("message"))
+      .def("has_failed", &Program::hasFailed)
       .def("close", &Program::close);
 }

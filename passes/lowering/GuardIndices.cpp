@@ -51,9 +51,42 @@ conditionSlice(linalg::GenericOp generic, ArrayRef<cf::AssertOp> asserts) {
   return slice;
 }
 
+/// Whether `value` is computed from an integer element of an operand: from
+/// data, not from the position alone.
+bool readsInteger(Value value, Block *body) {
+  if (auto argument = dyn_cast<BlockArgument>(value))
+    return argument.getOwner() == body && argument.getType().isInteger();
+  Operation *producer = value.getDefiningOp();
+  if (!producer || producer->getBlock() != body)
+    return false;
+  if (isa<tensor::ExtractOp>(producer))
+    return value.getType().isInteger();
+  return llvm::any_of(producer->getOperands(), [&](Value operand) {
+    return readsInteger(operand, body);
+  });
+}
+
+/// Whether an assert of the body compares `index` with its bounds.
+bool isAsserted(Value index) {
+  auto isCheck = [](Operation *user) {
+    return isa<arith::CmpIOp>(user) &&
+           llvm::any_of(user->getUsers(), [](Operation *next) {
+             return isa<cf::AssertOp>(next);
+           });
+  };
+  if (llvm::any_of(index.getUsers(), isCheck))
+    return true;
+  auto cast = index.getDefiningOp<arith::IndexCastOp>();
+  return cast && llvm::any_of(cast.getIn().getUsers(), isCheck);
+}
+
 struct GuardIndices : public impl::GuardIndicesBase<GuardIndices> {
   void runOnOperation() override {
     dropDivisorChecks();
+    SmallVector<tensor::ExtractOp> lookups;
+    getOperation().walk([&](tensor::ExtractOp op) { lookups.push_back(op); });
+    for (tensor::ExtractOp lookup : lookups)
+      addAsserts(lookup);
     SmallVector<linalg::GenericOp> generics;
     SmallVector<tensor::ExtractOp> extracts;
     getOperation().walk([&](Operation *op) {
@@ -66,6 +99,32 @@ struct GuardIndices : public impl::GuardIndicesBase<GuardIndices> {
       hoistAsserts(generic);
     for (tensor::ExtractOp extract : extracts)
       clampIndices(extract);
+  }
+
+  /// torch-mlir checks the indices of embedding and gather, but not those of
+  /// index and index_select, which PyTorch refuses just the same.
+  void addAsserts(tensor::ExtractOp lookup) {
+    auto generic = dyn_cast<linalg::GenericOp>(lookup->getParentOp());
+    RankedTensorType type = lookup.getTensor().getType();
+    if (!generic)
+      return;
+    OpBuilder builder(lookup);
+    Location loc = lookup.getLoc();
+    for (auto [dim, index] : llvm::enumerate(lookup.getIndices())) {
+      if (type.isDynamicDim(dim) || isAsserted(index) ||
+          !readsInteger(index, generic.getBody()))
+        continue;
+      Value size = constantIndex(builder, loc, type.getDimSize(dim));
+      Value zero = constantIndex(builder, loc, 0);
+      Value below = arith::CmpIOp::create(
+          builder, loc, arith::CmpIPredicate::slt, index, size);
+      cf::AssertOp::create(builder, loc, below,
+                           "index must be smaller than dim size");
+      Value above = arith::CmpIOp::create(
+          builder, loc, arith::CmpIPredicate::sge, index, zero);
+      cf::AssertOp::create(builder, loc, above,
+                           "index must be larger or equal to 0");
+    }
   }
 
   /// torch-mlir also asserts that the operand of a reciprocal is not zero,

@@ -48,4 +48,9 @@ def bind(
         if inputs[name].split and tensor.shape[0] != wanted:
             whose = "the global batch's" if local_rows is None else "this process's"
             raise UsageError(f"input '{name}': expected {whose} {wanted} rows, got {tensor.shape[0]}")
+    for name, tensor in tensors.items():
+        if tensor.layout != torch.strided or tensor.is_meta:
+            raise UsageError(
+                f"input '{name}': expected a dense tensor with values, got one on {tensor.device}, {tensor.layout}"
+            )
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}

@@ -12,11 +12,12 @@ import fcntl
 import hashlib
 import json
 import os
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
+
+from .files import write_whole
 
 _MAGIC = b"piper object 1\n"
 _DIGEST_BYTES = 32
@@ -92,17 +93,10 @@ class ObjectCache:
         metadata = json.dumps(made.metadata, sort_keys=True).encode()
         body = len(metadata).to_bytes(8, "little") + metadata + made.code
         path = self._path(key)
-        temporary = None
         try:
             path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".new-")
-            with os.fdopen(handle, "wb") as file:
-                file.write(_MAGIC + hashlib.sha256(body).digest() + body)
-            os.replace(temporary, path)
+            write_whole(path, _MAGIC + hashlib.sha256(body).digest() + body)
         except OSError as error:
-            if temporary is not None:
-                with contextlib.suppress(OSError):
-                    os.unlink(temporary)
             self._disable(error)
 
     @contextlib.contextmanager

@@ -6,6 +6,7 @@ Exit codes: 0 done, 1 failed, 2 wrong use, 3 a rank was lost.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 import time
@@ -29,7 +30,7 @@ ZeroOption = Annotated[
 ]
 BucketOption = Annotated[float, typer.Option("--bucket-size", help="MiB of gradients reduced at once")]
 LearningRate = Annotated[
-    float, typer.Option("--lr", help="learning rate of AdamW, where the file has no optimizer(model)")
+    float, typer.Option("--lr", min=0.0, help="learning rate of AdamW, where the file has no optimizer(model)")
 ]
 
 
@@ -141,15 +142,22 @@ def _mesh(text: str) -> Any:
     axes = {}
     for part in text.split(","):
         name, _, extent = part.partition("=")
-        if not name.strip().isidentifier() or not extent.strip().isdigit():
+        name, extent = name.strip(), extent.strip()
+        if not name.isidentifier() or not extent.isascii() or not extent.isdigit() or len(extent) > 9:
             raise piper.UsageError(f"--mesh: expected axes and ranks such as pp=2,dp=2, got {text!r}")
-        axes[name.strip()] = int(extent)
+        if name in axes:
+            raise piper.UsageError(f"--mesh: expected each axis once, got '{name}' twice in {text!r}")
+        axes[name] = int(extent)
     return piper.Mesh(**axes)
 
 
 def _optimizer(user: Any, lr: float) -> Any:
     import torch
 
+    from .errors import UsageError
+
+    if not math.isfinite(lr):
+        raise UsageError(f"--lr: expected a finite learning rate, got {lr}")
     trainable = [parameter for parameter in user.model.parameters() if parameter.requires_grad]
     return user.optimizer(user.model) if user.optimizer is not None else torch.optim.AdamW(trainable, lr=lr)
 

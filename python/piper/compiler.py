@@ -57,7 +57,7 @@ def compile(
         progress: show a progress bar where standard error is a terminal.
 
     Raises:
-        UsageError: the strategy, the batch or the optimizer does not fit the model.
+        UsageError: the strategy, the batch or the optimizer does not fit the model; StrategyError where the compiler's passes find it.
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
@@ -73,7 +73,7 @@ def compile(
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)
-        strategy.check({tag for node in training.nodes for tag in node.tags})
+        strategy.check(_indices(training))
         groups = _groups(optimizer, training)
         functions = function_texts([training, evaluation], cache, bar)
         graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
@@ -104,6 +104,15 @@ def compile(
 def rows_of(batch: Any, batch_dims: Mapping[str, int | None] | None) -> int | None:
     """Rows of the global batch, or None if nothing of it is divided."""
     return describe(ImportedBatch.of(batch), batch_dims)[2]
+
+
+def _indices(training: Imported) -> dict[str, set[int]]:
+    """The indices that the model's nodes have of each tag."""
+    result: dict[str, set[int]] = {}
+    for node in training.nodes:
+        for tag, index in node.tags.items():
+            result.setdefault(tag, set()).add(index)
+    return result
 
 
 def _groups(optimizer: torch.optim.Optimizer | None, training: Imported) -> list[Group]:

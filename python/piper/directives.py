@@ -7,12 +7,13 @@ import dataclasses
 import json
 import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from . import filters
 from .errors import UsageError
+from .files import write_whole
 from .filters import Filter
 from .mesh import Mesh
 
@@ -90,7 +91,7 @@ class Replicate(Directive):
 
     def to_mlir(self) -> str:
         flags = [name for name in ("shard_params", "shard_grads", "shard_optimizer") if getattr(self, name)]
-        attributes = ", ".join([*flags, f"bucket_size = {float(self.bucket_size)!r} : f64"])
+        attributes = ", ".join([*flags, f"bucket_size = {_float(self.bucket_size)} : f64"])
         streams = f"gather_stream {json.dumps(self.gather_stream)} reduce_stream {json.dumps(self.reduce_stream)}"
         return f"piper.replicate {filters.to_mlir(self.filter)} on {self.devices} {streams} {{{attributes}}}"
 
@@ -148,6 +149,9 @@ class Recompute(Directive):
     where: str = ""
 
 
+#: Larger than any model: the bytes still fit into 63 bits.
+_MAX_MIB = 2**40
+
 DIRECTIVES: dict[str, type[Directive]] = {
     directive.op: directive for directive in (Split, Place, Replicate, Shard, Order, Overlap, Recompute)
 }
@@ -194,8 +198,14 @@ class Strategy:
         for name, value in flags.items():
             if not isinstance(value, bool):
                 raise UsageError(f"replicate: expected true or false as {name}, got {value!r}")
-        if isinstance(bucket_size, bool) or not isinstance(bucket_size, (int, float)) or not bucket_size > 0:
-            raise UsageError(f"replicate: expected a positive bucket_size in MiB, got {bucket_size!r}")
+        if (
+            isinstance(bucket_size, bool)
+            or not isinstance(bucket_size, (int, float))
+            or not 0 < bucket_size <= _MAX_MIB
+        ):
+            raise UsageError(
+                f"replicate: expected a bucket_size in MiB between 0 and {_MAX_MIB}, got {_short(bucket_size)}"
+            )
         shard_grads = shard_grads or shard_params
         return self._add(
             Replicate(
@@ -247,12 +257,15 @@ class Strategy:
         groups = [item.devices for item in self.directives if isinstance(item, (Place, Replicate))]
         return max((len(group) for group in groups), default=1)
 
-    def check(self, tags: Iterable[str]) -> None:
-        """Raises UsageError for a directive that is not compiled or that names a tag other than `tags` and the splits' own."""
+    def check(self, tags: Mapping[str, Collection[int]]) -> None:
+        """Raises UsageError for a directive that is not compiled, or that names a tag or an index that nothing has.
+
+        tags: the indices of each of the model's tags; those of the splits are added.
+        """
         splits = [item for item in self.directives if isinstance(item, Split)]
         if len(splits) > 1:
             raise UsageError(f"split: expected at most one in a strategy, got {len(splits)}")
-        known = [*tags, *(item.dim_name for item in splits)]
+        known = {**tags, **{item.dim_name: range(item.num_microbatches) for item in splits}}
         for item in self.directives:
             where = f"{item.where}: {item.op}" if item.where else item.op
             if not item.compiled:
@@ -267,9 +280,11 @@ class Strategy:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the directives as JSON, one object each; the mesh is not part of the file."""
-        with open(path, "w", encoding="utf-8") as file:
-            json.dump([item.to_json() for item in self.directives], file, indent=2)
-            file.write("\n")
+        text = json.dumps([item.to_json() for item in self.directives], indent=2) + "\n"
+        try:
+            write_whole(path, text)
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike, mesh: Mesh | None = None) -> Strategy:
@@ -302,9 +317,20 @@ def _groups(groups: Any, where: str) -> list[list[Filter]]:
 
 
 def _integer(value: Any, what: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise UsageError(f"{what}: expected a positive integer, got {value!r}")
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= filters.MAX_INDEX:
+        raise UsageError(f"{what}: expected an integer from 1 to {filters.MAX_INDEX}, got {_short(value)}")
     return value
+
+
+def _float(value: float) -> str:
+    """Python's shortest form that gives the same double back, with the decimal point that MLIR asks for."""
+    mantissa, letter, exponent = repr(float(value)).partition("e")
+    return (mantissa if "." in mantissa else mantissa + ".0") + letter + exponent
+
+
+def _short(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _name(value: Any, what: str) -> str:
@@ -314,10 +340,12 @@ def _name(value: Any, what: str) -> str:
 
 
 def _caller() -> str:
-    """file:line of the first frame outside this package's strategy code."""
+    """file:line of the first frame outside this package's strategy code; empty where the command line's options say it."""
     frame = sys._getframe(1)
     here = os.path.dirname(__file__)
     while frame.f_back is not None and os.path.dirname(frame.f_code.co_filename) == here:
+        if os.path.basename(frame.f_code.co_filename) == "cli.py":
+            return ""
         frame = frame.f_back
     return f"{frame.f_code.co_filename}:{frame.f_lineno}"
 

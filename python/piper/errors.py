@@ -22,10 +22,20 @@ class CompileError(PiperError):
         self.command = command
 
 
+class StrategyError(CompileError, UsageError):
+    """What the directives ask for cannot be had of this model: a conflict, a deadlock, a node without a place."""
+
+    exit_code = 2
+
+
 class ProgramError(PiperError):
     """A saved program is missing, damaged, or made for another machine or version."""
 
     exit_code = 2
+
+
+class RunError(PiperError, RuntimeError):
+    """A kernel failed, or a run was broken off. State may be half updated, so the program runs no more."""
 
 
 class RankLostError(PiperError, SystemExit):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+import threading
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 
 from . import _runtime
-from .errors import ProgramError, RankLostError, UsageError
+from .errors import PiperError, ProgramError, RankLostError, RunError, UsageError
 from .rendezvous import Process, meet, process_from_environment
 
 if TYPE_CHECKING:
@@ -90,6 +91,7 @@ class Execution:
         self._scalars = {item[0]: (number, item[1]) for number, item in enumerate(self._info["scalars"])}
         self._states = {name: (dtype, shape) for name, _, dtype, shape in self._info["states"]}
         self._closed = False
+        self._turn = threading.Lock()
         self._owner = os.getpid()
         self._tracing = False
         self._traced_entry: str | None = None
@@ -135,8 +137,10 @@ class Execution:
 
         inputs: dense CPU tensors, the global batch's or, of inputs that are divided by rows, this process's rows, which begin at row `first_row` of the global
         tensor. scalars: those given replace earlier values.
-        Raises UsageError for unknown names and wrong dtypes or sizes, RuntimeError if a kernel fails, RankLostError if another process's rank is lost.
+        Raises UsageError for unknown names and wrong dtypes or sizes, RunError if a kernel fails (then the program runs no more), RankLostError if another
+        process's rank is lost.
         """
+        self._check_usable()
         if entry not in self._info["entries"]:
             raise UsageError(f"expected an entry out of {', '.join(self._info['entries'])}, got {entry!r}")
         tensors = self._order_inputs(inputs) if inputs or not self._is_delayed else [None] * len(self._info["inputs"])
@@ -144,11 +148,35 @@ class Execution:
             self._input_argument(spec, tensor, first_row)
             for spec, tensor in zip(self._info["inputs"], tensors, strict=True)
         ]
-        trace, self._tracing = self._tracing, False
-        self._program.run(entry, self._flag_bits(flags), arguments, self._scalar_arguments(scalars or {}), trace)
-        if trace:
-            self._traced_entry = entry
-        return self._outputs()
+        bits, values = self._flag_bits(flags), self._scalar_arguments(scalars or {})
+        # Threads take turns: outputs are read before the next run overwrites them.
+        with self._turn:
+            self._check_usable()
+            trace, self._tracing = self._tracing, False
+            stopped = self._program.has_failed()
+            try:
+                self._program.run(entry, bits, arguments, values, trace)
+            except RuntimeError as error:
+                raise self._explained(str(error), stopped) from None
+            if trace:
+                self._traced_entry = entry
+            return self._outputs()
+
+    def _check_usable(self) -> None:
+        """Memory of a closed program, or of another process's, is not there any more."""
+        if self._owner != os.getpid():
+            raise UsageError("the program belongs to the process that forked this one: load it again here")
+        if self._closed:
+            raise UsageError("the program is closed")
+
+    def _explained(self, message: str, stopped: bool) -> PiperError:
+        if stopped:
+            return RunError(f"the program stopped earlier, when {message}: load or compile it again")
+        if not self._program.has_failed():
+            return UsageError(message)
+        if "index" in message:
+            message += " (an index of the batch, such as a token or a class of the target, is out of range)"
+        return RunError(f"{message}; the program runs no more: load or compile it again")
 
     def _flag_bits(self, flags: Iterable[str]) -> int:
         bits = 0
@@ -180,7 +208,7 @@ class Execution:
             tensor = torch.as_tensor(tensor)
         if tensor.dtype != _DTYPES[dtype]:
             raise UsageError(f"input '{name}': expected {_DTYPES[dtype]}, got {tensor.dtype}")
-        if tensor.device.type != "cpu" or not tensor.is_contiguous():
+        if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
             raise UsageError(f"input '{name}': expected a contiguous CPU tensor")
         size = tensor.numel() * tensor.element_size()
         if size == row_bytes * rows:
@@ -217,6 +245,7 @@ class Execution:
 
     def read_state(self, name: str) -> torch.Tensor:
         """The whole logical tensor of a state, assembled from the ranks that hold its parts; of equal holders the lowest rank is read."""
+        self._check_usable()
         dtype, shape = self._state(name)
         tensor = torch.empty(shape, dtype=_DTYPES[dtype])
         # Nobody may be in a run while others read its memory.
@@ -229,6 +258,7 @@ class Execution:
 
     def write_state(self, name: str, value: torch.Tensor) -> None:
         """Sets a state on the ranks of this process that hold parts of it. Raises UsageError unless dtype and shape are the state's."""
+        self._check_usable()
         dtype, shape = self._state(name)
         if not isinstance(value, torch.Tensor):
             value = torch.as_tensor(value)
@@ -259,6 +289,11 @@ class Execution:
         return list(self._flags)
 
     @property
+    def inputs(self) -> list[str]:
+        """The names of the inputs that some rank reads."""
+        return [spec[0] for spec in self._info["inputs"]]
+
+    @property
     def states(self) -> list[str]:
         """The names of all states."""
         return list(self._states)
@@ -269,6 +304,7 @@ class Execution:
 
     def trace(self) -> list[Span]:
         """What the ranks of this process did in the last traced run, in the order of ranks, streams and actions."""
+        self._check_usable()
         if self._traced_entry is None:
             return []
         return [
@@ -278,6 +314,7 @@ class Execution:
 
     def stats(self) -> list[RankStats]:
         """Counters of the ranks of this process."""
+        self._check_usable()
         planned = {rank: item["peak_bytes"] for item in self._info["classes"] for rank in item["ranks"]}
         totals = {rank: [0, 0, 0, 0] for rank in self.ranks}
         for rank, _, actions, skipped, waited, arena in self._program.stats():

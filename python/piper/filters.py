@@ -5,10 +5,12 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 
 from .errors import UsageError
 
+#: No tag has a larger index.
+MAX_INDEX = 2**31 - 1
 PASSES = ("F", "B", "I", "W")
 # The published Piper writes the input and the weight gradient as BI and BW.
 _PASS_ALIASES = {"BI": "I", "BW": "W"}
@@ -31,22 +33,40 @@ def normalize(filter: Mapping[str, int | str | None], where: str) -> Filter:
             value = _PASS_ALIASES.get(value, value) if isinstance(value, str) else value
             if value not in PASSES:
                 raise UsageError(f"{where}: expected PASS to be one of F, B, I, W (or BI, BW), got {value!r}")
-        elif isinstance(value, str) and re.fullmatch(r"\d+", value):
-            value = int(value)
-        elif (
-            value is not None and value != "*" and (isinstance(value, bool) or not isinstance(value, int) or value < 0)
-        ):
-            raise UsageError(f"{where}: expected an index, '*' or None for tag '{tag}', got {value!r}")
+        elif value is not None and value != "*":
+            value = _index(value, tag, where)
         result[tag] = value
     return result
 
 
-def check_tags(filter: Filter, known: Iterable[str], where: str) -> None:
-    """Raises UsageError for a tag that no annotation and no split introduces."""
-    names = sorted(set(known) | {"PASS"})
-    for tag in filter:
-        if tag not in names:
-            raise UsageError(f"{where}: unknown tag '{tag}'; known tags are {', '.join(names)}")
+def _index(value: object, tag: str, where: str) -> int:
+    if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}", value):
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INDEX:
+        raise UsageError(f"{where}: expected an index, '*' or None for tag '{tag}', got {str(value)[:40]!r}")
+    return value
+
+
+def check_tags(filter: Filter, known: Mapping[str, Collection[int]], where: str) -> None:
+    """Raises UsageError for a tag that no annotation and no split introduces, or an index that it does not have."""
+    for tag, value in filter.items():
+        if tag == "PASS":
+            continue
+        if tag not in known:
+            names = ", ".join(sorted({*known, "PASS"}))
+            raise UsageError(
+                f"{where}: unknown tag '{tag}'; known tags are {names}. "
+                "Mark parts of the model with piper.annotate or piper.annotate_modules"
+            )
+        if isinstance(value, int) and value not in known[tag]:
+            raise UsageError(f"{where}: expected '{tag}' to be {_indices(known[tag])}, got {value}")
+
+
+def _indices(indices: Collection[int]) -> str:
+    first, last = min(indices), max(indices)
+    if first == last:
+        return f"{first}, the only one"
+    return f"{first} to {last}" if last - first + 1 == len(set(indices)) else ", ".join(map(str, sorted(set(indices))))
 
 
 def to_mlir(filter: Filter) -> str:

@@ -12,7 +12,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,47 +21,59 @@ from .errors import ProgramError
 FORMAT, VERSION = "piper program", 1
 _MANIFEST = "manifest.json"
 
+#: What a file holds: its bytes, or a function that writes it.
+Content = bytes | Callable[[Path], None]
 
-def write(path: str | os.PathLike, description: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
+
+def write(path: str | os.PathLike, description: Mapping[str, Any], files: Mapping[str, Content]) -> None:
     """Writes a program folder; `files` by relative name. An earlier program at `path` is replaced.
 
     Raises ProgramError if the folder cannot be written, or if `path` holds something else; then nothing has changed.
     """
-    target = Path(path)
-    if target.exists() and not (target / _MANIFEST).is_file():
-        raise ProgramError(f"{target}: exists and is not a program folder")
-    manifest = {
-        "format": FORMAT,
-        "version": VERSION,
-        **description,
-        "files": {
-            name: {"sha256": hashlib.sha256(data).hexdigest(), "bytes": len(data)} for name, data in files.items()
-        },
-    }
     temporary = None
     try:
+        # Where the path is a link, the folder is what it points to.
+        target = Path(os.path.realpath(path))
+        if os.path.lexists(target) and not (target / _MANIFEST).is_file():
+            raise ProgramError(f"{path}: exists and is not a program folder")
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
-        for name, data in files.items():
-            (temporary / name).parent.mkdir(parents=True, exist_ok=True)
-            (temporary / name).write_bytes(data)
+        listed = {name: _write_file(temporary / name, content) for name, content in files.items()}
+        manifest = {"format": FORMAT, "version": VERSION, **description, "files": listed}
+        manifest["sha256"] = _manifest_digest(manifest)
         (temporary / _MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n")
         temporary.chmod(0o755)
         _replace(temporary, target)
     except OSError as error:
+        raise ProgramError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except ValueError as error:  # a zero byte in the path
+        raise ProgramError(f"{path!r}: cannot be written: {error}") from None
+    finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
-        raise ProgramError(f"{target}: cannot be written: {error.strerror}") from None
 
 
-def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files of a program folder, each checked. Raises ProgramError that names the file at fault."""
+def _write_file(path: Path, content: Content) -> dict[str, Any]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if callable(content):
+        content(path)
+    else:
+        path.write_bytes(content)
+    digest, size = _digest(path)
+    return {"sha256": digest, "bytes": size}
+
+
+def read(path: str | os.PathLike, large: Collection[str] = ()) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The manifest and the files of a program folder, each checked: bytes by name, or the path of those in `large`.
+
+    Raises ProgramError that names the file at fault.
+    """
     folder = Path(path)
     try:
         manifest = json.loads((folder / _MANIFEST).read_text())
     except OSError as error:
         raise ProgramError(f"{folder}: expected a program folder: {_MANIFEST}: {error.strerror}") from None
-    except ValueError:
+    except (ValueError, RecursionError):  # a zero byte in the path is a ValueError, too
         raise ProgramError(f"{folder / _MANIFEST}: damaged: expected JSON") from None
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
         raise ProgramError(f"{folder / _MANIFEST}: expected the manifest of a {FORMAT}")
@@ -69,25 +81,43 @@ def read(path: str | os.PathLike) -> tuple[dict[str, Any], dict[str, bytes]]:
         raise ProgramError(
             f"{folder}: expected version {VERSION}, got {manifest.get('version')!r}: save it again with this piper"
         )
+    if manifest.get("sha256") != _manifest_digest(manifest):
+        raise ProgramError(f"{folder / _MANIFEST}: damaged: its content is not what was saved")
     listed = manifest.get("files")
     if not isinstance(listed, dict):
         raise ProgramError(f"{folder / _MANIFEST}: expected a list of files")
-    return manifest, {name: _read_file(folder, name, entry) for name, entry in listed.items()}
+    contents: dict[str, Any] = {}
+    for name, entry in listed.items():
+        file = _check_file(folder, name, entry)
+        contents[name] = file if name in large else file.read_bytes()
+    return manifest, contents
 
 
-def _read_file(folder: Path, name: str, entry: Any) -> bytes:
+def _check_file(folder: Path, name: str, entry: Any) -> Path:
     path = folder / name
     if Path(name).is_absolute() or ".." in Path(name).parts or not isinstance(entry, dict):
         raise ProgramError(f"{folder / _MANIFEST}: unexpected file entry {name!r}")
     try:
-        data = path.read_bytes()
+        digest, size = _digest(path)
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
-    if len(data) != entry.get("bytes"):
-        raise ProgramError(f"{path}: damaged: expected {entry.get('bytes')} bytes, got {len(data)}")
-    if hashlib.sha256(data).hexdigest() != entry.get("sha256"):
+    if size != entry.get("bytes"):
+        raise ProgramError(f"{path}: damaged: expected {entry.get('bytes')} bytes, got {size}")
+    if digest != entry.get("sha256"):
         raise ProgramError(f"{path}: damaged: its content is not what was saved")
-    return data
+    return path
+
+
+def _manifest_digest(manifest: Mapping[str, Any]) -> str:
+    """The hash of everything else in the manifest, however it is laid out."""
+    rest = {name: value for name, value in manifest.items() if name != "sha256"}
+    return hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+
+
+def _digest(path: Path) -> tuple[str, int]:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+        return digest, file.tell()
 
 
 def _replace(temporary: Path, target: Path) -> None:

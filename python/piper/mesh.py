@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from .errors import UsageError
 
+_MAX_RANKS = 2**20
+
 
 class Mesh:
     """Ranks along named axes, numbered row-major: in `Mesh(pp=2, dp=2)`, rank = pp * 2 + dp.
@@ -22,6 +24,8 @@ class Mesh:
         for name, extent in axes.items():
             if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
                 raise UsageError(f"expected a positive number of ranks along axis '{name}', got {extent!r}")
+        if math.prod(axes.values()) > _MAX_RANKS:
+            raise UsageError(f"expected a mesh of at most {_MAX_RANKS} ranks")
         self.shape: dict[str, int] = dict(axes)
 
     @property

@@ -118,8 +118,16 @@ class Group:
     parameters: list[str]
 
     def scalars(self, step: int) -> dict[str, float]:
-        """The numbers of step `step` (1 at the first). Raises UsageError if an option that is compiled in has changed."""
+        """The numbers of step `step` (1 at the first). Raises UsageError if an option that is compiled in has changed, is missing, or is no finite number."""
         rule = RULES[self.rule]
+        try:
+            return self._scalars(rule, step)
+        except (KeyError, TypeError, ValueError, ArithmeticError) as error:
+            if isinstance(error, UsageError):
+                raise
+            raise UsageError(f"the options of optimizer group '{self.name}' cannot be used: {error!r}") from None
+
+    def _scalars(self, rule: Rule, step: int) -> dict[str, float]:
         for name, value in rule.config(self.options).items():
             if value != self.config[name]:
                 raise UsageError(
@@ -127,7 +135,14 @@ class Group:
                 )
         if rule.slots(self.options) != self.slots:
             raise UsageError("momentum was zero when the program was compiled or is now: compile again")
-        return rule.scalars(self.options, step)
+        values = rule.scalars(self.options, step)
+        for name, value in values.items():
+            if not math.isfinite(value):
+                options = ", ".join(
+                    f"{key}={self.options.get(key)}" for key in ("lr", "weight_decay") if key in self.options
+                )
+                raise UsageError(f"expected finite optimizer options, got {options}: '{name}' would be {value}")
+        return values
 
     def to_mlir(self) -> str:
         """The `piper.optimizer` operation."""

@@ -8,25 +8,29 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
-from .errors import CompileError
+from .diagnostics import describe
+from .errors import CompileError, StrategyError
 
-# The pipelines in order, and the phase that each ends in.
-PIPELINES = {"scheduled": "piper-schedule-pipeline", "planned": "piper-plan-pipeline"}
+# The pipelines in order, the phase that each ends in, and what a failure means: what the directives ask for cannot be had, or the compiler is at fault.
+PIPELINES = {
+    "scheduled": ("piper-schedule-pipeline", StrategyError),
+    "planned": ("piper-plan-pipeline", CompileError),
+}
 
 
 class Phases:
     """A module on its way from the imported to the planned phase. `text[phase]` is what each phase left behind."""
 
     def __init__(self, imported: str):
-        """Runs every pipeline on the text of an imported module. Raises CompileError with a command that reproduces a failure."""
+        """Runs every pipeline on the text of an imported module. Raises StrategyError or CompileError with a command that reproduces a failure."""
         from piper._mlir import ir
 
         self.text: dict[str, str] = {"imported": imported}
         self._context = ir.Context()
         with self._context:
             self._module = self._parse(imported)
-            for phase, pipeline in PIPELINES.items():
-                self._run(pipeline)
+            for phase, (pipeline, failure) in PIPELINES.items():
+                self._run(pipeline, failure)
                 self.text[phase] = self._print()
 
     def functions(self) -> dict[str, str]:
@@ -57,9 +61,9 @@ class Phases:
         try:
             return ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise CompileError(str(error), f"piper-opt {_keep(text)}") from None
+            raise CompileError(describe(error), f"piper-opt {_keep(text)}") from None
 
-    def _run(self, pipeline: str) -> None:
+    def _run(self, pipeline: str, failure: type[CompileError]) -> None:
         from piper._mlir import ir
         from piper._mlir.passmanager import PassManager
 
@@ -67,7 +71,7 @@ class Phases:
         try:
             PassManager.parse(f"builtin.module({pipeline})").run(self._module.operation)
         except ir.MLIRError as error:
-            raise CompileError(str(error), f"piper-opt --{pipeline} {_keep(before)}") from None
+            raise failure(describe(error), f"piper-opt --{pipeline} {_keep(before)}") from None
 
     def _print(self, locations: bool = False) -> str:
         return self._module.operation.get_asm(enable_debug_info=locations) + "\n"
@@ -81,7 +85,7 @@ def private_function(text: str) -> str:
         try:
             module = ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise CompileError(str(error), f"piper-opt {_keep(text)}") from None
+            raise CompileError(describe(error), f"piper-opt {_keep(text)}") from None
         function = next(op for op in module.body.operations if op.operation.name == "func.func")
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         return function.operation.get_asm(use_local_scope=True)

@@ -97,19 +97,19 @@ class Program:
         return {name: values[state] for name, state in self._description.names.items()}
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
-        """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and misshapen entries; then nothing has changed."""
+        """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and unfit entries; then nothing has changed."""
         names = self._description.names
-        problems = [f"'{name}' is missing" for name in names if name not in state_dict]
-        problems += [f"'{name}' is unknown" for name in state_dict if name not in names]
+        given = _mapping(state_dict, "a state dict")
+        problems = [f"'{name}' is missing" for name in names if name not in given]
+        problems += [f"'{name}' is unknown" for name in given if name not in names]
         states = self._description.states
+        values = {}
         for name, state in names.items():
-            if name in state_dict and tuple(state_dict[name].shape) != tuple(states[state].shape):
-                problems.append(
-                    f"'{name}' expected shape {tuple(states[state].shape)}, got {tuple(state_dict[name].shape)}"
-                )
+            if name in given:
+                values[state] = _fit(given[name], states[state].shape, states[state].dtype, name, problems)
         if problems:
             raise UsageError("the state dict does not fit: " + "; ".join(problems))
-        self.write_states({state: state_dict[name] for name, state in names.items()})
+        self.write_states(values)
 
     def optimizer_state_dict(self) -> dict[str, Any]:
         """Steps taken by group, and each parameter's moments in full: {"steps": {group: n}, "state": {parameter: {slot: tensor}}}."""
@@ -123,21 +123,31 @@ class Program:
 
     def load_optimizer_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Sets what `optimizer_state_dict` gives. Raises UsageError if groups, parameters or slots differ; then nothing has changed."""
-        moments = {}
+        given = _mapping(state_dict, "an optimizer's state dict")
+        moments: dict[str, torch.Tensor] = {}
+        problems: list[str] = []
         for group in self._description.groups:
             for parameter in group.parameters:
                 if parameter not in self._description.trainable:
                     continue
-                given = state_dict.get("state", {}).get(parameter, {})
-                if set(given) != set(group.slots):
-                    raise UsageError(f"'{parameter}' expected the moments {group.slots}, got {sorted(given)}")
-                for slot, value in given.items():
-                    if tuple(value.shape) != tuple(self._description.states[parameter].shape):
-                        raise UsageError(f"'{parameter}' expected moments of its own shape, got {tuple(value.shape)}")
-                    moments[f"{parameter}:{slot}"] = value
-        steps = state_dict.get("steps", {})
+                slots = _mapping(_mapping(given.get("state", {}), "'state'").get(parameter, {}), f"'{parameter}'")
+                if set(slots) != set(group.slots):
+                    problems.append(f"'{parameter}' expected the moments {group.slots}, got {sorted(map(str, slots))}")
+                    continue
+                spec = self._description.states[parameter]
+                for slot, value in slots.items():
+                    name = f"{parameter}:{slot}"
+                    moments[name] = _fit(value, spec.shape, spec.dtype, name, problems)
+        steps = _mapping(given.get("steps", {}), "'steps'")
         if set(steps) != set(self._steps):
-            raise UsageError(f"expected steps of the groups {sorted(self._steps)}, got {sorted(steps)}")
+            problems.append(f"expected steps of the groups {sorted(self._steps)}, got {sorted(map(str, steps))}")
+        problems += [
+            f"expected a number of steps of '{name}', got {count!r}"
+            for name, count in steps.items()
+            if isinstance(count, bool) or not isinstance(count, int) or count < 0
+        ]
+        if problems:
+            raise UsageError("the optimizer's state dict does not fit: " + "; ".join(problems))
         for name, value in moments.items():
             self._write(name, value)
         self._steps = dict(steps)
@@ -206,7 +216,9 @@ class Program:
         rows = self._description.local_rows(self._execution.ranks) if local else None
         tensors = bind(batch, self._description.inputs, self._description.static, self._description.rows, rows)
         first = rows[0] if rows is not None else 0
-        return self._execution.run(entry, flags, tensors, scalars, first_row=first)
+        # What no rank reads, a target that the loss leaves out say, is no input of the plan.
+        read = {name: tensors[name] for name in self._execution.inputs if name in tensors}
+        return self._execution.run(entry, flags, read, scalars, first_row=first)
 
     def _scalars(self) -> dict[str, float]:
         return {
@@ -227,6 +239,27 @@ def rehearse(path: str | os.PathLike, device: DelayDevice) -> Rehearsal:
     Raises ProgramError if a file is missing or damaged, UsageError for costs that make no sense.
     """
     return Rehearsal(saved.read(path).plan, device)
+
+
+def _mapping(value: Any, what: str) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping):
+        raise UsageError(f"expected {what} to be a mapping, got {type(value).__name__}")
+    return value
+
+
+def _fit(value: Any, shape: Any, dtype: torch.dtype, name: str, problems: list[str]) -> torch.Tensor:
+    """The value as a dense tensor of this dtype on the CPU, or a further problem."""
+    if not isinstance(value, torch.Tensor):
+        problems.append(f"'{name}' expected a tensor, got {type(value).__name__}")
+    elif tuple(value.shape) != tuple(shape):
+        problems.append(f"'{name}' expected shape {tuple(shape)}, got {tuple(value.shape)}")
+    elif value.layout != torch.strided or value.is_meta:
+        problems.append(f"'{name}' expected a dense tensor with values, got one on {value.device}, {value.layout}")
+    elif not torch.can_cast(value.dtype, dtype):
+        problems.append(f"'{name}' expected {dtype}, got {value.dtype}")
+    else:
+        return value.detach().to("cpu", dtype)
+    return torch.empty(0)
 
 
 def load(path: str | os.PathLike) -> Program:

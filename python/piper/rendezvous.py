@@ -79,8 +79,8 @@ def _open_store(process: Process, timeout: float) -> Store:
         if name not in os.environ:
             raise UsageError(f"expected {name} in the environment beside RANK and WORLD_SIZE")
     host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    if not port.isdecimal():
-        raise UsageError(f"expected a number as MASTER_PORT, got {port!r}")
+    if not port.isdecimal() or not 0 < int(port) < 65536:
+        raise UsageError(f"expected a port from 1 to 65535 as MASTER_PORT, got {port!r}")
     # torchrun's agent serves a store already; otherwise rank 0 does, and shares the port with torch.distributed.
     served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
     try:

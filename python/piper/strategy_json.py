@@ -20,6 +20,8 @@ def read(path: str | os.PathLike, mesh: Mesh | None = None) -> Strategy:
             entries = json.load(file)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
+    except RecursionError:
+        raise UsageError(f"{path}: expected a list of directives, got JSON of too many levels") from None
     except ValueError as error:
         raise UsageError(f"{path}: expected JSON: {error}") from None
     return from_objects(entries, mesh, str(path))
@@ -47,7 +49,7 @@ def _arguments(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
         raise UsageError(f"{where}: expected an object, got {entry!r}")
     operation = entry.get("op")
-    if operation not in DIRECTIVES:
+    if not isinstance(operation, str) or operation not in DIRECTIVES:
         raise UsageError(f"{where}: expected op to be one of {', '.join(DIRECTIVES)}, got {operation!r}")
     entry = dict(entry)
     # The published Piper also accepts one device.
@@ -70,6 +72,6 @@ def _smallest_mesh(entries: list[Any]) -> Mesh:
     for entry in entries:
         devices = entry.get("devices", entry.get("device")) if isinstance(entry, dict) else None
         for rank in devices if isinstance(devices, list) else [devices]:
-            if isinstance(rank, int):
+            if isinstance(rank, int) and not isinstance(rank, bool):
                 ranks.append(rank)
     return Mesh(rank=max(ranks) + 1)

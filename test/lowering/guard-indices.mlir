@@ -45,3 +45,27 @@ func.func @reciprocal(%x: f32) -> f32 {
   %0 = arith.divf %one, %x : f32
   return %0 : f32
 }
+
+// Nobody checks this index from data: a check is added, and hoisted to the loop that it depends on.
+// CHECK-LABEL: func.func @unchecked
+// CHECK-SAME: (%{{.*}}: tensor<10x4xf32>, %[[I:.*]]: tensor<6xi64>)
+// CHECK: scf.for %[[ROW:.*]] = %{{.*}} to %{{.*}} step
+// CHECK: tensor.extract %[[I]][%[[ROW]]]
+// CHECK: %[[BELOW:.*]] = arith.cmpi slt, %{{.*}}, %{{.*}} : index
+// CHECK-NEXT: cf.assert %[[BELOW]], "index must be smaller than dim size"
+// CHECK: %[[ABOVE:.*]] = arith.cmpi sge, %{{.*}}, %{{.*}} : index
+// CHECK-NEXT: cf.assert %[[ABOVE]], "index must be larger or equal to 0"
+// CHECK: linalg.generic
+// CHECK-NOT: cf.assert
+func.func @unchecked(%w: tensor<10x4xf32>, %i: tensor<6xi64>) -> tensor<6x4xf32> {
+  %0 = tensor.empty() : tensor<6x4xf32>
+  %1 = linalg.generic {indexing_maps = [#rows, #all], iterator_types = ["parallel", "parallel"]}
+      ins(%i : tensor<6xi64>) outs(%0 : tensor<6x4xf32>) {
+  ^bb0(%in: i64, %out: f32):
+    %row = arith.index_cast %in : i64 to index
+    %column = linalg.index 1 : index
+    %value = tensor.extract %w[%row, %column] : tensor<10x4xf32>
+    linalg.yield %value : f32
+  } -> tensor<6x4xf32>
+  return %1 : tensor<6x4xf32>
+}

@@ -145,7 +145,7 @@ def test_wrong_use_is_one_clear_error(kernels, arguments, message):
         execution.run(**{**right, **arguments})
     # Too few rows are found by what the ranks read.
     with pytest.raises(
-        RuntimeError, match=r"input 'x': rank 2 reads bytes 512 to 768 of the global tensor, got bytes 0 to 512"
+        UsageError, match=r"input 'x': rank 2 reads bytes 512 to 768 of the global tensor, got bytes 0 to 512"
     ):
         execution.run("step", (), [torch.zeros(2, 64)])
     with pytest.raises(UsageError, match=r"state 'w': expected torch.float32 of shape \(8, 8\)"):
@@ -154,8 +154,15 @@ def test_wrong_use_is_one_clear_error(kernels, arguments, message):
         execution.read_state("v")
     execution.run(**right)
     execution.close()
-    with pytest.raises(RuntimeError, match="the program is closed"):
-        execution.run(**right)
+    for use in (
+        lambda: execution.run(**right),
+        lambda: execution.read_state("w"),
+        lambda: execution.write_state("w", torch.zeros(8, 8)),
+        execution.stats,
+        execution.trace,
+    ):
+        with pytest.raises(UsageError, match="the program is closed"):
+            use()
 
 
 def test_damaged_programs_are_refused(kernels):
@@ -337,7 +344,7 @@ def test_a_failing_kernel_is_passed_on(folder):
     message = r"rank 2 failed in launch 'bad lookup' \(stream compute\): index 9 is out of range"
     job.check_survivors(2, message)
     assert job.code(2) == 1
-    assert re.search(f"RuntimeError: {message}", job.stderr(2))
+    assert re.search(f"RunError: {message}.*runs no more", job.stderr(2))
 
 
 def test_a_rank_that_leaves_early_is_an_error(folder):
@@ -403,11 +410,13 @@ def test_a_forked_child_leaves_the_job_alone(kernels):
     execution.run("step", (), [x])
     child = os.fork()
     if child == 0:
-        code = 1
-        try:
-            execution.run("step", (), [x])
-        except RuntimeError as error:
-            code = 0 if "belongs to the process that forked this one" in str(error) else 2
+        code = 0
+        for use in (lambda: execution.run("step", (), [x]), lambda: execution.read_state("w"), execution.stats):
+            try:
+                use()
+                code = 1
+            except UsageError as error:
+                code |= 0 if "belongs to the process that forked this one" in str(error) else 2
         execution.close()
         os._exit(code)
     assert os.waitpid(child, 0)[1] == 0
@@ -425,4 +434,34 @@ def test_an_interrupted_run_raises_keyboard_interrupt(kernels):
     with pytest.raises(KeyboardInterrupt):
         execution.run("step")
     assert time.monotonic() - begin < 10
+    execution.close()
+
+
+def test_threads_take_turns(kernels):
+    """Each thread gets the outputs of its own run."""
+    execution = Execution(sum_of_exponentials().encode(), {"kernels": kernels}, local=True)
+    values = [0.0, 0.25, 0.5]
+    expected = [
+        {
+            name: torch.as_tensor(output)
+            for name, output in execution.run("step", (), [torch.full((WORLD, 64), value)]).items()
+        }
+        for value in values
+    ]
+    wrong = []
+
+    def work(index):
+        x = torch.full((WORLD, 64), values[index])
+        for _ in range(200):
+            outputs = execution.run("step", (), [x])
+            if any(not torch.equal(torch.as_tensor(outputs[name]), value) for name, value in expected[index].items()):
+                wrong.append(index)
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(values))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert len({str(value) for value in expected}) == len(values)
     execution.close()

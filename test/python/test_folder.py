@@ -54,6 +54,7 @@ def damage_manifest(change):
     def damage(path):
         manifest = json.loads((path / "manifest.json").read_text())
         change(manifest)
+        manifest["sha256"] = folder._manifest_digest(manifest)
         (path / "manifest.json").write_text(json.dumps(manifest))
 
     return damage
@@ -67,6 +68,10 @@ def damage_manifest(change):
         (lambda p: (p / "kernels/f.o").unlink(), "f.o: No such file"),
         (lambda p: (p / "manifest.json").unlink(), "expected a program folder"),
         (lambda p: (p / "manifest.json").write_text("{"), "damaged: expected JSON"),
+        (
+            lambda p: (p / "manifest.json").write_text((p / "manifest.json").read_text().replace("3", "4", 1)),
+            "manifest.json: damaged: its content is not what was saved",
+        ),
         (damage_manifest(lambda m: m.update(version=2)), "expected version 1, got 2"),
         (damage_manifest(lambda m: m.update(format="x")), "expected the manifest of a piper program"),
         (damage_manifest(lambda m: m.update(files={"../x": {}})), "unexpected file entry '../x'"),
@@ -77,3 +82,20 @@ def test_damage_is_named(saved, damage, message):
     damage(saved)
     with pytest.raises(piper.ProgramError, match=message):
         folder.read(saved)
+
+
+def test_a_link_is_followed(tmp_path):
+    os.symlink(tmp_path / "real", tmp_path / "link")
+    folder.write(tmp_path / "link", {"steps": 3}, FILES)
+    assert os.path.islink(tmp_path / "link")
+    assert folder.read(tmp_path / "real")[1] == FILES
+
+
+@pytest.mark.parametrize("name", ["a" * 300, "a\0b", "plan/x"])
+def test_impossible_paths_are_one_error(tmp_path, name):
+    (tmp_path / "plan").write_text("")
+    with pytest.raises(piper.ProgramError):
+        folder.write(f"{tmp_path}/{name}", {}, FILES)
+    with pytest.raises(piper.ProgramError):
+        folder.read(f"{tmp_path}/{name}")
+    assert os.listdir(tmp_path) == ["plan"]

@@ -7,12 +7,11 @@ import os
 import subprocess
 import sys
 
+import piper
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-
-import piper
 
 
 class Model(nn.Module):
@@ -364,3 +363,131 @@ def test_verify_finds_equality_and_says_why_not():
     assert {row.name for row in report.rows} == {n for n, _ in model.named_parameters() if n != "unused"}
     refused = piper.verify(model, F.cross_entropy, [batch(0)], optimizer=torch.optim.RMSprop(model.parameters()))
     assert not refused.ok and "RMSprop" in refused.error and "RMSprop" in str(refused)
+
+
+def test_a_bad_index_ends_the_program_and_says_so():
+    program = compile_(make())
+    x, y = batch(0)
+    with pytest.raises(piper.RunError, match="index must be smaller than dim size.*out of range"):
+        program.evaluate(x, y + 100)
+    with pytest.raises(
+        piper.RunError, match="the program stopped earlier, when rank 0 failed.*load or compile it again"
+    ):
+        program.evaluate(x, y)
+    assert set(program.state_dict()) == set(make().state_dict())
+
+
+class Lookup(nn.Module):
+    """Reads rows of a table by indices that torch-mlir does not check."""
+
+    def __init__(self, how):
+        super().__init__()
+        self.table = nn.Parameter(torch.arange(40.0).reshape(5, 8))
+        self.how = how
+
+    def forward(self, index):
+        if self.how == "index_select":
+            return self.table.index_select(0, index.flatten()).sum(1).view(index.shape)
+        if self.how == "one dim":
+            return self.table[0][index]
+        return self.table[index, index]
+
+
+@pytest.mark.parametrize(
+    "how, bad", [("index_select", 5), ("index_select", -1), ("one dim", 8), ("one dim", -9), ("two", 5)]
+)
+def test_indices_that_pytorch_refuses_are_refused(how, bad):
+    index, target = torch.randint(5, (4, 3)), torch.randn(4, 3)
+    model = Lookup(how)
+    program = compile_(model, loss=F.mse_loss, example=(index, target))
+    close(program.evaluate(index, target), F.mse_loss(model(index), target).detach())
+    index[1, 1] = bad
+    with pytest.raises((IndexError, RuntimeError)):
+        model(index)
+    with pytest.raises(piper.RunError, match="index must be"):
+        program.evaluate(index, target)
+    program.close()
+
+
+def test_a_target_that_the_loss_leaves_out():
+    model = nn.Linear(3, 2)
+    x, y = torch.randn(4, 3), torch.randn(4, 2)
+    program = compile_(model, loss=lambda output, _: (output**2).mean(), example=(x, y))
+    close(program.evaluate(x, y), (model(x) ** 2).mean().detach())
+
+
+@pytest.mark.parametrize("size", [1e-5, 1e9])
+def test_bucket_sizes_of_any_magnitude(size):
+    strategy = piper.strategies.data_parallel(piper.Mesh(dp=2), zero=1, bucket_size=size)
+    model = make()
+    program = compile_(model, optimizer_of(model), strategy)
+    for name, gradient in gradients_of(make(), batch(0)).items():
+        close(program.gradients(*batch(0))[name], gradient)
+
+
+@pytest.mark.parametrize("size", [0, -1.0, float("inf"), float("nan"), 10**400, True, "25"])
+def test_bucket_sizes_that_are_none(size):
+    with pytest.raises(piper.UsageError, match="expected a bucket_size in MiB"):
+        piper.strategies.data_parallel(piper.Mesh(dp=2), bucket_size=size)
+
+
+def gradients_of(model, example):
+    x, y = example
+    F.cross_entropy(model(x), y).backward()
+    return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
+
+
+def unfit(value):
+    def change(state):
+        state["a.weight"] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        (unfit(torch.zeros(16, 8, device="meta")), "'a.weight' expected a dense tensor"),
+        (unfit(torch.zeros(16, 8).to_sparse()), "'a.weight' expected a dense tensor"),
+        (unfit(torch.zeros(16, 8, dtype=torch.complex64)), "'a.weight' expected torch.float32, got torch.complex64"),
+        (unfit(None), "'a.weight' expected a tensor, got NoneType"),
+        (unfit(torch.zeros(8, 16)), r"'a.weight' expected shape \(16, 8\), got \(8, 16\)"),
+        (lambda state: state.pop("a.weight"), "'a.weight' is missing"),
+        (lambda state: state.update(more=torch.zeros(1)), "'more' is unknown"),
+    ],
+)
+def test_state_that_does_not_fit_changes_nothing(program, change, message):
+    before = program.state_dict()
+    state = {name: value + 1 for name, value in before.items()}
+    change(state)
+    with pytest.raises(piper.UsageError, match=message):
+        program.load_state_dict(state)
+    assert all(torch.equal(value, before[name]) for name, value in program.state_dict().items())
+
+
+@pytest.mark.parametrize("steps", ["3", -1, True, 1.5])
+def test_optimizer_state_that_does_not_fit_changes_nothing(program, steps):
+    before = program.optimizer_state_dict()
+    state = copy.deepcopy(before)
+    for slots in state["state"].values():
+        for slot in slots:
+            slots[slot] = slots[slot] + 1
+    state["steps"] = {name: steps for name in state["steps"]}
+    with pytest.raises(piper.UsageError, match="expected a number of steps"):
+        program.load_optimizer_state_dict(state)
+    after = program.optimizer_state_dict()
+    assert after["steps"] == before["steps"]
+    for name, slots in before["state"].items():
+        assert all(torch.equal(value, after["state"][name][slot]) for slot, value in slots.items())
+
+
+def test_options_that_are_no_numbers_are_refused():
+    model = make()
+    optimizer = optimizer_of(model)
+    program = compile_(model, optimizer)
+    for value in (float("nan"), float("inf"), "fast", None):
+        optimizer.param_groups[0]["lr"] = value
+        with pytest.raises(piper.UsageError):
+            program.step(*batch(0))
+    optimizer.param_groups[0]["lr"] = 0.1
+    assert torch.isfinite(program.step(*batch(0)))

@@ -2,6 +2,7 @@
 """Meshes, directives and ready-made strategies."""
 
 import json
+import os
 
 import piper
 import pytest
@@ -48,9 +49,9 @@ def test_bad_meshes_are_refused(axes):
     "method, arguments, message",
     [
         ("split", ({}, "", 2), "split: expected a tag name as dim_name, got ''"),
-        ("split", ({}, "MB", 0), "split: num_microbatches: expected a positive integer, got 0"),
+        ("split", ({}, "MB", 0), "split: num_microbatches: expected an integer from 1 to 2147483647, got 0"),
         ("split", ([], "MB", 1), "split: expected a filter such as {'stage': 0}, got []"),
-        ("place", ({"stage": -1}, [0]), "place: expected an index, '*' or None for tag 'stage', got -1"),
+        ("place", ({"stage": -1}, [0]), "place: expected an index, '*' or None for tag 'stage', got '-1'"),
         ("place", ({"PASS": "X"}, [0]), "place: expected PASS to be one of F, B, I, W (or BI, BW), got 'X'"),
         ("order", ([[{}]],), "order: expected at least two groups, got 1"),
         ("order", ([[{}], []],), "order: expected a non-empty group of filters, got []"),
@@ -66,7 +67,7 @@ def test_bad_fields_are_refused(method, arguments, message):
 
 
 def test_bucket_size_must_be_positive():
-    with pytest.raises(piper.UsageError, match="positive bucket_size"):
+    with pytest.raises(piper.UsageError, match="expected a bucket_size in MiB"):
         piper.Strategy(piper.Mesh(dp=2)).replicate({}, [0, 1], bucket_size=0)
 
 
@@ -79,7 +80,7 @@ def test_stronger_sharding_implies_weaker():
 def test_unknown_tags_list_the_known_ones():
     strategy = piper.Strategy(piper.Mesh(pp=2)).split({}, "MB", 2).place({"stge": 0}, [0])
     with pytest.raises(piper.UsageError) as error:
-        strategy.check(["stage", "_block"])
+        strategy.check({"stage": {0, 1}, "_block": {0}})
     assert "place: unknown tag 'stge'; known tags are MB, PASS, _block, stage" in str(error.value)
     assert __file__ in str(error.value)
 
@@ -88,7 +89,36 @@ def test_unknown_tags_list_the_known_ones():
 def test_directives_without_a_pass_are_refused_when_compiled(method, arguments):
     strategy = getattr(piper.Strategy(piper.Mesh(pp=1)), method)(*arguments)
     with pytest.raises(piper.UsageError, match=f"does not compile the directive '{method}'"):
-        strategy.check(["stage"])
+        strategy.check({"stage": {0}})
+
+
+def test_indices_that_nothing_has_are_refused():
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=3), microbatches=2)
+    with pytest.raises(piper.UsageError, match="place: expected 'stage' to be 0 to 1, got 2"):
+        strategy.check({"stage": {0, 1}})
+    strategy = piper.Strategy(piper.Mesh(pp=2)).split({}, "MB", 2).order([{"MB": 1}, {"MB": 2}])
+    with pytest.raises(piper.UsageError, match="order: expected 'MB' to be 0 to 1, got 2"):
+        strategy.check({})
+
+
+def test_models_without_annotations_are_told_how():
+    with pytest.raises(piper.UsageError, match="unknown tag 'stage'.*piper.annotate_modules"):
+        piper.strategies.pipeline(piper.Mesh(pp=2)).check({})
+
+
+def test_a_strategy_file_is_written_whole_or_not_at_all(tmp_path, monkeypatch):
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=2))
+    strategy.save(tmp_path / "s.json")
+    before = (tmp_path / "s.json").read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(piper.UsageError, match="s.json: cannot be written: No space left"):
+        strategy.save(tmp_path / "s.json")
+    assert (tmp_path / "s.json").read_bytes() == before
+    assert os.listdir(tmp_path) == ["s.json"]
 
 
 def test_text_form():

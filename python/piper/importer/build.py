@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from .annotate import BLOCK_TAG
-from .capture import Joint, capture
+from .capture import Joint, capture, dry_run
 from .errors import ImporterError
 from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe
@@ -69,6 +69,8 @@ def import_model(
             joints[count], forms[count] = _capture(
                 children, loss_fn, example, inputs, count, training, loss_reduction, example_rows
             )
+        if training:
+            _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
     states = _states(children)
     _check_forms(forms)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
@@ -95,8 +97,13 @@ def _capture(
     reduction: str | None,
     total_rows: int | None,
 ):
+    run, form = _step(children[MODEL], loss_fn, example, inputs, rows, reduction, total_rows)
+    return capture(children, children[MODEL], run, _examples(inputs, rows), training), form[0]
+
+
+def _step(model, loss_fn, example, inputs, rows, reduction, total_rows):
+    """A function of the inputs' tensors that gives (sum, weight), and a list that holds the loss's form once it has run."""
     form: list[LossForm] = []
-    model = children[MODEL]
 
     def run(tensors):
         named = dict(zip(inputs, tensors, strict=False))
@@ -109,10 +116,23 @@ def _capture(
             weight = weight * (rows / total_rows)
         return total.to(torch.float32), weight.to(torch.float32)
 
-    examples = [
-        torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()
-    ]
-    return capture(children, model, run, examples, training), form[0]
+    return run, form
+
+
+def _examples(inputs: Mapping[str, Input], rows: int | None) -> list[torch.Tensor]:
+    return [torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()]
+
+
+def _check_other_rows(children, loss_fn, example, inputs, forms, reduction, total_rows) -> None:
+    """Adds the form of the loss at one more number of rows, where the batch is divided into equal parts: a mean over what
+    does not grow with the rows looks like any other at a single number.
+    """
+    (rows, form), *others = forms.items()
+    if others or form.elements_per_row is None or rows == total_rows:
+        return
+    run, found = _step(children[MODEL], loss_fn, example, inputs, rows + 1, reduction, total_rows)
+    dry_run(children, run, _examples(inputs, rows + 1))
+    forms[rows + 1] = found[0]
 
 
 @contextlib.contextmanager

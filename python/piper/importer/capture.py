@@ -175,6 +175,22 @@ def capture(
         return _translate(exported.graph_module)
 
 
+def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor]) -> None:
+    """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
+    step = _Step(children, run)
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
+    with (
+        torch.random.fork_rng(devices=[]),
+        torch.no_grad(),
+        _data_dependence_named(),
+        _attributes_kept(children),
+        fake,
+    ):
+        shapes = {name: fake.from_tensor(tensor) for name, tensor in own.items()}
+        torch.func.functional_call(step, shapes, tuple(fake.from_tensor(tensor) for tensor in tensors))
+
+
 @contextlib.contextmanager
 def _attributes_kept(children: dict[str, nn.Module]) -> Iterator[None]:
     """Undoes what the traced forward leaves in its modules: attributes it sets, and traced parameters of a module that

@@ -105,6 +105,22 @@ def test_a_mean_that_does_not_grow_with_the_rows_is_refused():
 
 
 @pytest.mark.parametrize(
+    "loss_fn",
+    [
+        lambda output, target: F.mse_loss(output.sum(0), target.sum(0)),
+        lambda output, target: ((output.mean(0) - target.mean(0)) ** 2).mean(),
+        lambda output, target: ((output - target) ** 2)[:1].mean(),
+        lambda output, target: ((output - target) ** 2)[:2].mean(),
+    ],
+)
+def test_such_a_mean_is_found_where_all_parts_have_equal_rows(loss_fn):
+    """Four outputs, four rows a part: at this number of rows alone the counts fit."""
+    batch = (torch.randn(8, 8), torch.randn(8, 4))
+    with pytest.raises(ImporterError, match="does not grow with the rows"):
+        import_model(nn.Linear(8, 4), loss_fn, batch, rows=[4])
+
+
+@pytest.mark.parametrize(
     "result, message",
     [
         (lambda o, t: o, "shape"),
