@@ -23,10 +23,12 @@ using namespace piper;
 namespace {
 using Nodes = SmallVector<ComputeOp>;
 
-/// A token that a directive asks for.
+/// An order that a directive asks for. Nodes on different ranks get no token,
+/// but their order must agree with the data as well.
 struct TokenEdge {
   ComputeOp before, after;
   OrderOp directive;
+  bool isToken;
 };
 
 class Orderer {
@@ -113,8 +115,8 @@ void Orderer::connect(ArrayRef<ComputeOp> before, ArrayRef<ComputeOp> after,
         << ": their order is left to the data";
   for (ComputeOp a : before)
     for (ComputeOp b : after)
-      if (shareRank(a, b) && !usesResult(b, a))
-        edges.push_back({a, b, directive});
+      if (!usesResult(b, a))
+        edges.push_back({a, b, directive, shareRank(a, b)});
 }
 
 void Orderer::add(OrderOp directive) {
@@ -178,7 +180,8 @@ LogicalResult Orderer::apply() {
   for (const TokenEdge &edge : edges) {
     ComputeOp after = edge.after;
     ComputeOp before = edge.before;
-    if (!llvm::is_contained(after.getAfter(), before.getToken()))
+    if (edge.isToken &&
+        !llvm::is_contained(after.getAfter(), before.getToken()))
       after.getAfterMutable().append(before.getToken());
   }
   return success();

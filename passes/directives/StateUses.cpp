@@ -18,7 +18,8 @@ public:
   FailureOr<StateUses> run();
 
 private:
-  LogicalResult matchDirectives(const NodeIndex &graph, ReplicateOp directive);
+  LogicalResult matchDirective(ArrayRef<NodeIndex> graphs,
+                               ReplicateOp directive);
   LogicalResult verifyReplicated(ComputeOp node);
   LogicalResult verifySources(GraphOp graph);
   void collectReads(GraphOp graph);
@@ -36,26 +37,36 @@ private:
 } // namespace
 
 /// A directive is about the groups that lie in its devices.
-LogicalResult UseCollector::matchDirectives(const NodeIndex &graph,
-                                            ReplicateOp directive) {
+LogicalResult UseCollector::matchDirective(ArrayRef<NodeIndex> graphs,
+                                           ReplicateOp directive) {
   // Groups are few and may be large.
   llvm::DenseMap<Attribute, bool> covered;
-  for (ComputeOp node : graph.match(directive.getFilter())) {
-    auto [it, isNew] = covered.try_emplace(node.getRanksAttr());
-    if (isNew)
-      it->second = isCovered(*node.getRanks(), directive.getDevices());
-    if (!it->second)
-      continue;
-    ReplicateOp &found = replicated[node];
-    if (found) {
-      InFlightDiagnostic error =
-          directive.emitOpError("expected one replicate directive for ")
-          << describe(node) << ", got two";
-      error.attachNote(found.getLoc()) << "the other one";
-      return error;
+  ComputeOp elsewhere;
+  bool applies = false;
+  for (const NodeIndex &graph : graphs)
+    for (ComputeOp node : graph.match(directive.getFilter())) {
+      auto [it, isNew] = covered.try_emplace(node.getRanksAttr());
+      if (isNew)
+        it->second = isCovered(*node.getRanks(), directive.getDevices());
+      if (!it->second) {
+        elsewhere = node;
+        continue;
+      }
+      applies = true;
+      ReplicateOp &found = replicated[node];
+      if (found) {
+        InFlightDiagnostic error =
+            directive.emitOpError("expected one replicate directive for ")
+            << describe(node) << ", got two";
+        error.attachNote(found.getLoc()) << "the other one";
+        return error;
+      }
+      found = directive;
     }
-    found = directive;
-  }
+  if (!applies && elsewhere)
+    return directive.emitOpError("expected nodes on the devices ")
+           << describe(directive.getDevices()) << ", got "
+           << describe(elsewhere) << " on " << describe(*elsewhere.getRanks());
   return success();
 }
 
@@ -175,9 +186,8 @@ FailureOr<StateUses> UseCollector::run() {
   for (auto directive : getDirectives<ReplicateOp>(module)) {
     if (failed(verifyFilterMatches(directive, directive.getFilter(), graphs)))
       return failure();
-    for (const NodeIndex &graph : graphs)
-      if (failed(matchDirectives(graph, directive)))
-        return failure();
+    if (failed(matchDirective(graphs, directive)))
+      return failure();
   }
   for (const NodeIndex &graph : graphs)
     for (ComputeOp node : graph.getNodes())

@@ -74,6 +74,7 @@ def compile(
         if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)
         strategy.check(_indices(training))
+        _check_sizes(training)
         groups = _groups(optimizer, training)
         functions = function_texts([training, evaluation], cache, bar)
         graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
@@ -104,6 +105,14 @@ def compile(
 def rows_of(batch: Any, batch_dims: Mapping[str, int | None] | None) -> int | None:
     """Rows of the global batch, or None if nothing of it is divided."""
     return describe(ImportedBatch.of(batch), batch_dims)[2]
+
+
+def _check_sizes(training: Imported) -> None:
+    empty = [name for name, state in training.states.items() if state.trainable and 0 in state.shape]
+    if empty:
+        raise UsageError(
+            f"parameters without elements are not supported: {', '.join(empty)}: leave them out of the model"
+        )
 
 
 def _indices(training: Imported) -> dict[str, set[int]]:

@@ -59,7 +59,9 @@ def check_tags(filter: Filter, known: Mapping[str, Collection[int]], where: str)
                 "Mark parts of the model with piper.annotate or piper.annotate_modules"
             )
         if isinstance(value, int) and value not in known[tag]:
-            raise UsageError(f"{where}: expected '{tag}' to be {_indices(known[tag])}, got {value}")
+            raise UsageError(
+                f"{where}: expected '{tag}' to be {_indices(known[tag])}, got {value}, which no operation has"
+            )
 
 
 def _indices(indices: Collection[int]) -> str:

@@ -111,3 +111,33 @@ module {
     piper.order [[{stage = 0 : i64}], [{stage = 1 : i64}]]
   }
 }
+
+// -----
+
+// No rank runs both groups, and still their order contradicts the data between them.
+module {
+  piper.mesh @mesh ["pp"] [3]
+  piper.stream @compute
+  piper.stream @pp_stream
+  piper.chunk @c0_F F operands [1] results [1] [{binding = {rows = 2 : i64}, function = @c0_F_rows2}]
+  piper.chunk @c1_F F operands [1] results [1, 1] [{binding = {rows = 2 : i64}, function = @c1_F_rows2}]
+  func.func private @c0_F_rows2(tensor<2x4xf32>) -> tensor<2x4xf32>
+  func.func private @c1_F_rows2(tensor<2x4xf32>) -> (tensor<f32>, tensor<f32>)
+  piper.graph @step rows 2 {
+    %x = piper.input "args.0" 0 split : tensor<?x4xf32>
+    // expected-note @below {{F {stage = 0} comes before piper.send by data}}
+    %y, %t0 = piper.compute @c0_F(%x) F {stage = 0 : i64} on [0] stream @compute : (tensor<?x4xf32>) -> tensor<?x4xf32>
+    // expected-note @below {{piper.send comes before piper.recv by data}}
+    %m, %t1 = piper.send %y on [0] to [1] stream @pp_stream : tensor<?x4xf32>
+    // expected-note @below {{piper.recv comes before F {stage = 1} by data}}
+    %r, %t2 = piper.recv %m on [1] from [0] stream @pp_stream : tensor<?x4xf32>
+    // expected-note @below {{F {stage = 1} comes before F {stage = 0} by order}}
+    %loss, %weight, %t3 = piper.compute @c1_F(%r) F {stage = 1 : i64} on [1] stream @compute : (tensor<?x4xf32>) -> (tensor<f32>, tensor<f32>)
+    piper.return %loss, %weight : tensor<f32>, tensor<f32>
+  }
+  piper.strategy @strategy {
+    // expected-warning @below {{expected groups that share a rank}}
+    // expected-error @below {{expected an order that agrees with the data, got a cycle of 4 operations}}
+    piper.order [[{stage = 1 : i64}], [{stage = 0 : i64}]]
+  }
+}

@@ -56,3 +56,21 @@ module {
     piper.return %loss, %weight : tensor<f32>, tensor<f32>
   }
 }
+
+// -----
+
+module {
+  piper.mesh @mesh ["pp"] [2]
+  piper.chunk @c_F F operands [1] results [1, 1] [{binding = {rows = 4 : i64}, function = @c_F_rows4}]
+  func.func private @c_F_rows4(tensor<4x4xf32>) -> (tensor<f32>, tensor<f32>)
+  piper.graph @step rows 4 {
+    %x = piper.input "args.0" 0 split : tensor<?x4xf32>
+    %loss, %weight, %t1 = piper.compute @c_F(%x) F {stage = 0 : i64} : (tensor<?x4xf32>) -> (tensor<f32>, tensor<f32>)
+    piper.return %loss, %weight : tensor<f32>, tensor<f32>
+  }
+  piper.strategy @strategy {
+    piper.place {stage = 0 : i64} on [0] stream "pp_stream"
+    // expected-error @below {{expected nodes on the devices [1], got F {stage = 0} on [0]}}
+    piper.replicate {stage = 0 : i64} on [1]
+  }
+}
