@@ -9,10 +9,10 @@
 //===----------------------------------------------------------------------===//
 
 #include "passes/Passes.h"
+#include "passes/schedule/Durations.h"
 #include "passes/schedule/ListScheduler.h"
 #include "passes/schedule/Prefetch.h"
 #include "llvm/ADT/MapVector.h"
-#include "llvm/ADT/TypeSwitch.h"
 
 namespace piper {
 #define GEN_PASS_DEF_LISTSCHEDULE
@@ -22,23 +22,11 @@ namespace piper {
 using namespace mlir;
 using namespace piper;
 
-/// Costs in sixteenths of a forward: a full backward is twice a forward, and
-/// transfers are short beside either.
-static int64_t getDuration(Operation *op) {
-  return llvm::TypeSwitch<Operation *, int64_t>(op)
-      .Case([](ComputeOp node) {
-        return node.getPass() == PassKind::B ? 32 : 16;
-      })
-      .Case<SendOp, RecvOp>([](auto) { return 1; })
-      .Case<AccumulateOp>([](auto) { return 0; })
-      .Default([](auto) { return 4; });
-}
-
 namespace {
 class GraphScheduler {
 public:
   explicit GraphScheduler(GraphOp graph)
-      : graph(graph), body(graph.getBody().front()) {}
+      : graph(graph), body(graph.getBody().front()), durations(graph) {}
 
   LogicalResult run();
 
@@ -56,6 +44,7 @@ private:
 
   GraphOp graph;
   Block &body;
+  Durations durations;
   schedule::Problem problem;
   SmallVector<Operation *> ops; // by task
   llvm::DenseMap<Operation *, uint32_t> tasks;
@@ -94,7 +83,7 @@ void GraphScheduler::addLease(schedule::Task &task, ComputeOp node) {
 void GraphScheduler::addTask(Operation *op) {
   auto schedulable = cast<SchedulableOpInterface>(op);
   schedule::Task task;
-  task.duration = getDuration(op);
+  task.duration = durations.of(op);
   auto [resource, isNew] = resources.insert(
       {{schedulable.getRanksAttr(), schedulable.getStreamAttr()},
        resources.size()});

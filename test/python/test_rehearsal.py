@@ -69,6 +69,34 @@ def pp4_dp4() -> piper.Program:
     program.close()
 
 
+def test_1f1b_takes_its_computed_makespan(pp4_dp4):
+    expected = makespan_1f1b(4, 16)
+    with pp4_dp4.rehearse(stage_times()) as rehearsal:
+        # By the timelines there is no error at all, on the clock that of the last wake-up.
+        assert rehearsal.run() == pytest.approx(expected, abs=1e-6)
+        wall = best_wall_time(rehearsal, 1.05 * expected)
+        assert expected <= wall <= 1.05 * expected
+
+
+def test_the_trace_shows_stated_times(pp4_dp4):
+    with pp4_dp4.rehearse(stage_times()) as rehearsal:
+        seconds = rehearsal.run()
+        spans = rehearsal.trace()
+    assert {span.rank for span in spans} == set(range(16))
+    begin = min(span.start for span in spans)
+    assert max(span.end for span in spans) - begin == pytest.approx(seconds, abs=1e-6)
+    for rank in range(16):
+        stage = rank // 4
+        steps = [span for span in spans if span.rank == rank and span.opcode == "launch" and "_block=" in span.label]
+        assert len(steps) == 32
+        for span in steps:
+            stated = F_SECONDS if span.label.startswith("F") else B_SECONDS
+            assert span.end - span.start == pytest.approx(stated, abs=1e-6), span
+        # The first forward of a stage begins when the stages before it did theirs, its last backward ends (p - 1 - stage) B's before the first stage's.
+        assert steps[0].start - begin == pytest.approx(stage * F_SECONDS, abs=1e-6)
+        assert steps[-1].end - begin == pytest.approx(seconds - stage * B_SECONDS, abs=1e-6)
+
+
 def test_slow_links_are_felt(pp4_dp4):
     """With a latency on every message the first microbatch reaches the last stage three latencies later, and the last gradient as much later again."""
     latency = 0.015
@@ -80,6 +108,19 @@ def test_slow_links_are_felt(pp4_dp4):
     first = min(span.start for span in spans if span.rank == 12 and span.label.startswith("F MB=0 _block"))
     assert first - begin == pytest.approx(3 * (F_SECONDS + latency), abs=1e-6)
     assert seconds >= makespan_1f1b(4, 16) + 6 * latency - 1e-6
+
+
+def test_64_ranks():
+    program = compile_1f1b(8, 8, 16)
+    expected = makespan_1f1b(8, 16)
+    try:
+        with program.rehearse(stage_times()) as rehearsal:
+            assert rehearsal.run() == pytest.approx(expected, abs=1e-6)
+            assert best_wall_time(rehearsal, 1.1 * expected) <= 1.1 * expected
+            # Nothing was written into any rank's working memory.
+            assert sum(stats.actions for stats in rehearsal.stats()) > 64 * 32
+    finally:
+        program.close()
 
 
 @pytest.mark.parametrize("zero", [0, 2])
