@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import os
+import queue
+import socket
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +23,8 @@ _store: Store | None = None
 _meetings = 0
 
 _POLL_SECONDS = 0.01
+# A store answers within this time.
+_ANSWER_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -50,52 +55,106 @@ def process_from_environment(environment: Mapping[str, str] = os.environ) -> Pro
 def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[str]], None], timeout: float) -> None:
     """Exchanges the handles of all processes' ranks, calls `connect` with all of them, and returns when every process has.
 
-    Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds.
+    Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds, UsageError if this is the process that the others are to meet at
+    and it cannot listen there.
     """
     global _meetings
-    store = _open_store(process, timeout)
+    address = _address()
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     prefix = f"piper/{attempt}/{_meetings}"
     _meetings += 1
     deadline = time.monotonic() + timeout
-    store.set(f"{prefix}/handle/{process.rank}", "\n".join(handles))
     known: list[str] = []
-    for rank in range(process.world_size):
-        _await_key(store, f"{prefix}/handle/{rank}", known, deadline, f"rank {rank} did not come")
-        known += store.get(f"{prefix}/handle/{rank}").decode().split("\n")
+
+    def exchange() -> None:
+        store = _open_store(process, address, deadline)
+        store.set(f"{prefix}/handle/{process.rank}", "\n".join(handles))
+        for rank in range(process.world_size):
+            _await_key(store, f"{prefix}/handle/{rank}", known, deadline, f"rank {rank} did not come")
+            known.extend(store.get(f"{prefix}/handle/{rank}").decode().split("\n"))
+
+    def await_others() -> None:
+        _store.set(f"{prefix}/ready/{process.rank}", "")
+        for rank in range(process.world_size):
+            _await_key(_store, f"{prefix}/ready/{rank}", known, deadline, f"rank {rank} did not get ready")
+
+    _ask_store(exchange, address, deadline)
     connect(known)
-    store.set(f"{prefix}/ready/{process.rank}", "")
-    for rank in range(process.world_size):
-        _await_key(store, f"{prefix}/ready/{rank}", known, deadline, f"rank {rank} did not get ready")
+    _ask_store(await_others, address, deadline)
 
 
-def _open_store(process: Process, timeout: float) -> Store:
+def _address() -> tuple[str, int]:
+    for name in ("MASTER_ADDR", "MASTER_PORT"):
+        if name not in os.environ:
+            raise UsageError(f"expected {name} in the environment beside RANK and WORLD_SIZE")
+    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    if not port.isdecimal():
+        raise UsageError(f"expected a number as MASTER_PORT, got {port!r}")
+    return host, int(port)
+
+
+def _is_served() -> bool:
+    """torchrun's agent serves a store already; otherwise rank 0 does, and shares the port with torch.distributed."""
+    return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+
+
+def _open_store(process: Process, address: tuple[str, int], deadline: float) -> Store:
     global _store
     if _store is not None:
         return _store
     from torch.distributed import TCPStore
 
-    for name in ("MASTER_ADDR", "MASTER_PORT"):
-        if name not in os.environ:
-            raise UsageError(f"expected {name} in the environment beside RANK and WORLD_SIZE")
-    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    if not port.isdecimal() or not 0 < int(port) < 65536:
-        raise UsageError(f"expected a port from 1 to 65535 as MASTER_PORT, got {port!r}")
-    # torchrun's agent serves a store already; otherwise rank 0 does, and shares the port with torch.distributed.
-    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    is_master = process.rank == 0 and not _is_served()
+    if not is_master:
+        _await_listener(address, deadline)
+    # Once somebody listens there an answer takes no time; what is left is for the others to come.
+    patience = timedelta(seconds=max((deadline - time.monotonic()) / 2, _ANSWER_SECONDS / 2))
     try:
-        _store = TCPStore(
-            host,
-            int(port),
-            is_master=process.rank == 0 and not served,
-            timeout=timedelta(seconds=timeout),
-            wait_for_workers=False,
-            multi_tenant=True,
-        )
+        _store = TCPStore(*address, is_master=is_master, timeout=patience, wait_for_workers=False, multi_tenant=True)
     except RuntimeError as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"rank {process.rank} cannot meet the others at {host}:{port}: {reason}") from None
+        if not is_master:
+            raise
+        where = f"{address[0]}:{address[1]}"
+        raise UsageError(f"rank 0 cannot meet the others at {where}: {_first_line(error)}") from None
     return _store
+
+
+def _await_listener(address: tuple[str, int], deadline: float) -> None:
+    while True:
+        try:
+            socket.create_connection(address, timeout=max(deadline - time.monotonic(), _POLL_SECONDS)).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                server = "the launcher's store" if _is_served() else "rank 0"
+                where = f"{address[0]}:{address[1]}"
+                raise RankLostError(f"{server} did not come to {where} within the time limit: {error}") from None
+        time.sleep(_POLL_SECONDS)
+
+
+def _ask_store(work: Callable[[], None], address: tuple[str, int], deadline: float) -> None:
+    """Calls `work` and gives up on a store that does not answer, as if its process had gone."""
+    ended: queue.SimpleQueue[BaseException | None] = queue.SimpleQueue()
+
+    def body() -> None:
+        try:
+            work()
+            ended.put(None)
+        except BaseException as error:
+            ended.put(error)
+
+    server = "the launcher's store" if _is_served() else "rank 0"
+    failure = f"{server}, where the ranks meet ({address[0]}:{address[1]}), "
+    # Calls of the store end late or never where its process is stopped, or is none.
+    threading.Thread(target=body, daemon=True, name="rendezvous").start()
+    try:
+        error = ended.get(timeout=max(deadline - time.monotonic(), 0) + _ANSWER_SECONDS)
+    except queue.Empty:
+        raise RankLostError(failure + "does not answer within the time limit") from None
+    if isinstance(error, RuntimeError):
+        raise RankLostError(failure + f"cannot be reached: {_first_line(error)}")
+    if error is not None:
+        raise error
 
 
 def _await_key(store: Store, key: str, known: Sequence[str], deadline: float, failure: str) -> None:
@@ -107,3 +166,7 @@ def _await_key(store: Store, key: str, known: Sequence[str], deadline: float, fa
         if time.monotonic() > deadline:
             raise RankLostError(f"{failure} within the time limit")
         time.sleep(_POLL_SECONDS)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).splitlines()[0]

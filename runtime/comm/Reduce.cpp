@@ -1,20 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/comm/Reduce.h"
 
+#include "runtime/Multiversion.h"
 #include "runtime/comm/Float16.h"
 
 #include <algorithm>
 #include <type_traits>
-
-// Loops are compiled for several instruction sets and chosen when the library
-// is loaded; sanitizers run too late for that mechanism.
-#if defined(__x86_64__) && !defined(__SANITIZE_ADDRESS__) &&                   \
-    !defined(__SANITIZE_THREAD__) && !defined(__clang__)
-#define PIPER_VECTOR_CLONES                                                    \
-  __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define PIPER_VECTOR_CLONES
-#endif
 
 namespace piper::runtime {
 namespace {
@@ -96,10 +87,10 @@ reduceTyped(char *const *sources, size_t numSources, uint64_t srcElement,
 }
 
 #define PIPER_REDUCE(NAME, TYPE)                                               \
-  PIPER_VECTOR_CLONES void NAME(bool isMax, char *const *sources,              \
-                                size_t numSources, uint64_t srcElement,        \
-                                uint64_t count, char *const *targets,          \
-                                size_t numTargets, uint64_t dstElement) {      \
+  PIPER_MULTIVERSION void NAME(bool isMax, char *const *sources,               \
+                               size_t numSources, uint64_t srcElement,         \
+                               uint64_t count, char *const *targets,           \
+                               size_t numTargets, uint64_t dstElement) {       \
     if (isMax)                                                                 \
       reduceTyped<TYPE, true>(sources, numSources, srcElement, count, targets, \
                               numTargets, dstElement);                         \

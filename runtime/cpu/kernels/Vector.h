@@ -5,14 +5,13 @@
 #ifndef PIPER_RUNTIME_CPU_KERNELS_VECTOR_H
 #define PIPER_RUNTIME_CPU_KERNELS_VECTOR_H
 
+#include "runtime/Multiversion.h"
+
 #include <cstdint>
 #include <cstring>
 
 namespace piper::runtime {
 
-// The build is for any x86-64; the loader picks the version of the machine.
-#define PIPER_MULTIVERSION                                                     \
-  __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #define PIPER_INLINE inline __attribute__((always_inline))
 
 constexpr int64_t kLanes = 16;

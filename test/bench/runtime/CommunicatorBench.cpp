@@ -5,6 +5,7 @@
 // barriers. Iterations of both alternate.
 #include "Measure.h"
 #include "Ranks.h"
+#include "runtime/Multiversion.h"
 
 #include <cstdio>
 #include <cstring>
@@ -47,8 +48,8 @@ struct Buffers {
   float *own, *other, *ownResult, *result;
 };
 
-__attribute__((target_clones("avx512f", "avx2", "default"))) void
-add(float *dst, const float *a, const float *b, uint64_t count) {
+PIPER_MULTIVERSION void add(float *dst, const float *a, const float *b,
+                            uint64_t count) {
   for (uint64_t i = 0; i < count; ++i)
     dst[i] = a[i] + b[i];
 }
