@@ -19,6 +19,15 @@ def VerifyKernel : Pass<"piper-verify-kernel", "::mlir::ModuleOp"> {
   }];
 }
 
+def InlineResources : Pass<"piper-inline-resources", "::mlir::ModuleOp"> {
+  let summary = "Constants whose data stand beside the module move into it";
+  let description = [{
+    A `dense_resource` attribute names data that only the whole file holds: a
+    function that is printed alone would lose them. Each becomes a `dense`
+    attribute of the same type.
+  }];
+}
+
 def GuardIndices : Pass<"piper-guard-indices", "::mlir::func::FuncOp"> {
   let summary = "Keeps indirect reads inside their tensor";
   let description = [{
@@ -43,6 +52,17 @@ def MatmulToGemm : Pass<"piper-matmul-to-gemm", "::mlir::func::FuncOp"> {
 def Generalize : Pass<"piper-generalize", "::mlir::func::FuncOp"> {
   let summary = "Named linalg ops other than fill become linalg.generic";
   let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
+def TrimWindows : Pass<"piper-trim-windows", "::mlir::func::FuncOp"> {
+  let summary = "Operands of windows end where their last window ends";
+  let description = [{
+    A window addresses its operand by sums of loops, such as `2 * d + k`, which
+    may leave a rest of the operand untouched. Where one of these loops runs
+    once, folding it away makes `k` of that sum, and linalg demands that the
+    operand then has exactly the extent of the loop `k`: the rest is sliced off.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
 
 def ExpandMath : Pass<"piper-expand-math", "::mlir::func::FuncOp"> {

@@ -48,6 +48,8 @@ void buildTensorPhase(OpPassManager &pm) {
   extendHalfPrecision(function);
   function.addPass(createExpandMath());
   function.addPass(createRelaxFloatingPoint());
+  // Folding a loop of a window relies on operands without a rest.
+  function.addPass(createTrimWindows());
   // Fusion compares indexing maps, which unit dims would make differ.
   function.addPass(createLinalgFoldUnitExtentDimsPass());
   function.addPass(createLinalgElementwiseOpFusionPass());

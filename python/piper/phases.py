@@ -80,10 +80,13 @@ class Phases:
 def private_function(text: str) -> str:
     """The one function of a module as text that can stand inside another module."""
     from piper._mlir import ir
+    from piper._mlir.passmanager import PassManager
 
     with ir.Context():
         try:
             module = ir.Module.parse(text)
+            # Data that stand beside the module would be lost.
+            PassManager.parse("builtin.module(piper-inline-resources)").run(module.operation)
         except ir.MLIRError as error:
             raise CompileError(describe(error), f"piper-opt {_keep(text)}") from None
         function = next(op for op in module.body.operations if op.operation.name == "func.func")

@@ -6,6 +6,7 @@ import pytest
 import torch
 from piper import emit, optimizers
 from piper.importer import import_model
+from piper.phases import private_function
 from piper.rows import part_rows
 from torch import nn
 from torch.nn import functional as F
@@ -110,3 +111,16 @@ def test_part_rows_are_those_of_tensor_split(rows, replicas, microbatches):
 def test_empty_parts_are_refused(rows, replicas, microbatches):
     with pytest.raises(piper.UsageError, match="expected at least one row per microbatch"):
         part_rows(rows, replicas, microbatches)
+
+
+def test_data_beside_a_module_move_into_its_function():
+    text = """
+func.func @constant() -> tensor<2xi64> {
+  %0 = arith.constant dense_resource<table> : tensor<2xi64>
+  return %0 : tensor<2xi64>
+}
+{-#
+  dialect_resources: { builtin: { table: "0x080000000100000000000000FFFFFFFFFFFFFFFF" } }
+#-}
+"""
+    assert "dense<[1, -1]> : tensor<2xi64>" in private_function(text)

@@ -20,7 +20,7 @@ from torch import fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from . import attention
+from . import attention, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
@@ -43,7 +43,9 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 _TAG, _SOURCE = "piper_scope", "piper_source"
-_LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(__file__) + os.sep)
+_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
+_LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
+_EXAMPLES = _PACKAGE + "examples" + os.sep
 
 
 @dataclass(frozen=True)
@@ -105,7 +107,9 @@ class _Step(nn.Module):
 
 
 class _UserCalls(TorchFunctionMode):
-    """Stamps operations with the line of user code that made them, and gives attention to Piper's own operation."""
+    """Stamps operations with the line of user code that made them, gives attention to Piper's own operation, and writes
+    embedding bags as embeddings.
+    """
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -117,14 +121,24 @@ class _UserCalls(TorchFunctionMode):
                 result = attention.replaces(args, kwargs)
                 if result is not None:
                     return result
+            if func is embedding_bags.BAG:
+                result = embedding_bags.replaces(args, kwargs)
+                if result is not None:
+                    return result
             return func(*args, **kwargs)
+
+
+def _is_user_file(name: str) -> bool:
+    if name.startswith(_EXAMPLES):
+        return True
+    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and os.sep + "contextlib" not in name
 
 
 def _user_line() -> str:
     frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
-        if not name.startswith(_LIBRARY_FOLDERS) and not name.startswith("<"):
+        if _is_user_file(name):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
@@ -160,6 +174,10 @@ def capture(
             sdpa_kernel(SDPBackend.MATH),
             fx_traceback.preserve_node_meta(),
             _compiling_state_context(),
+            # oneDNN's recurrent layers are single operations; without them torch writes out what they do.
+            _without_onednn(),
+            # What the model gave to torch.compile is traced as it was written.
+            torch.compiler.set_stance("force_eager"),
             torch.set_grad_enabled(training),
             _data_dependence_named(),
             _attributes_kept(children),
@@ -189,6 +207,16 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
     ):
         shapes = {name: fake.from_tensor(tensor) for name, tensor in own.items()}
         torch.func.functional_call(step, shapes, tuple(fake.from_tensor(tensor) for tensor in tensors))
+
+
+@contextlib.contextmanager
+def _without_onednn() -> Iterator[None]:
+    before = torch.backends.mkldnn.enabled
+    torch.backends.mkldnn.enabled = False
+    try:
+        yield
+    finally:
+        torch.backends.mkldnn.enabled = before
 
 
 @contextlib.contextmanager
@@ -230,7 +258,7 @@ def _last_user_line(traceback) -> str:
     line = "unknown line"
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename
-        if not name.startswith(_LIBRARY_FOLDERS) and not name.startswith("<") and os.sep + "contextlib" not in name:
+        if _is_user_file(name):
             line = f"{name}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return line

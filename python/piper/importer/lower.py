@@ -171,16 +171,18 @@ class Lowering:
             for operation, source in operations:
                 key = repr((operation.inputs, [(step.target, step.args, step.kwargs) for step in operation.steps]))
                 suspects.setdefault(key, (operation, []))[1].append(source)
-        guilty = []
+        guilty: dict[str, int] = {}
         replies = self._threads.map(lambda entry: self._request(entry[0]), suspects.values())
         for (operation, sources), reply in zip(suspects.values(), replies, strict=True):
             if isinstance(reply, _Failure):
-                where = ", ".join(dict.fromkeys(filter(None, sources))) or "unknown line"
                 how = "crashes torch-mlir" if reply.crashed else "has no lowering"
-                guilty.append(f"{where}: '{operation.steps[0].target}' {how}")
+                for source in sources:
+                    line = f"{source or 'unknown line'}: '{operation.steps[0].target}' {how}"
+                    guilty[line] = guilty.get(line, 0) + 1
         if not guilty:
             return f"a function of the model can't be lowered: {first.message} ({_sources(failed[0])})"
-        return "operations that can't be imported:\n  " + "\n  ".join(guilty)
+        listed = (line + (f" ({count} times)" if count > 1 else "") for line, count in guilty.items())
+        return "operations that can't be imported:\n  " + "\n  ".join(listed)
 
 
 def _sources(flat: FlatGraph) -> str:
