@@ -110,8 +110,9 @@ class Execution:
             try:
                 meet(process, self._program.handles(), self._program.connect, timeout)
             except RankLostError as error:
-                # No watcher yet that would say so.
-                print(f"piper: rank {process.rank}: {error}", file=sys.stderr, flush=True)
+                # Once the ranks are connected the watcher says what happened.
+                if not self._program.has_failed():
+                    print(f"piper: rank {process.rank}: {error}", file=sys.stderr, flush=True)
                 raise
         _watch(self)
 
