@@ -81,11 +81,11 @@ def Piper_InputOp : Piper_NodeOp<"input", [Pure]> {
     ```
 
     Constraints:
-    - `index` is at least 0.
+    - `index` is 0 to 65535.
     - 0 <= microbatch < num_microbatches; 0 of 1 for a value that is not split.
     - a value that is split has a dimension 0.
   }];
-  let arguments = (ins StrAttr:$name, ConfinedAttr<I64Attr, [IntNonNegative]>:$index, UnitAttr:$split,
+  let arguments = (ins StrAttr:$name, ConfinedAttr<I64Attr, [IntNonNegative, IntMaxValue<65535>]>:$index, UnitAttr:$split,
                        DefaultValuedAttr<I64Attr, "0">:$microbatch,
                        DefaultValuedAttr<I64Attr, "1">:$num_microbatches);
   let results = (outs AnyRankedTensor:$result);

@@ -28,6 +28,13 @@ def Piper_Dialect : Dialect {
   }];
 }
 
-class Piper_Op<string mnemonic, list<Trait> traits = []> : Op<Piper_Dialect, mnemonic, traits>;
+// Integers, lists of ranks and sizes in bytes are small enough to be added and
+// multiplied by a width without overflow.
+def Piper_BoundedIntegers : NativeOpTrait<"BoundedIntegers"> {
+  let cppNamespace = "::piper";
+}
+
+class Piper_Op<string mnemonic, list<Trait> traits = []>
+    : Op<Piper_Dialect, mnemonic, !listconcat(traits, [Piper_BoundedIntegers])>;
 
 #endif // PIPER_DIALECT_TD

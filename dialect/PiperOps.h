@@ -4,6 +4,7 @@
 #ifndef PIPER_DIALECT_PIPEROPS_H
 #define PIPER_DIALECT_PIPEROPS_H
 
+#include "dialect/BoundedIntegers.h"
 #include "dialect/PiperInterfaces.h"
 #include "dialect/PiperTypes.h"
 #include "mlir/Bytecode/BytecodeOpInterface.h"

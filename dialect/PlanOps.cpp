@@ -5,6 +5,8 @@
 #include "dialect/PlanAttrs.h"
 #include "llvm/ADT/DenseSet.h"
 
+#include <set>
+
 using namespace mlir;
 using namespace piper;
 
@@ -227,7 +229,9 @@ LogicalResult PlanStreamOp::verify() {
 }
 
 LogicalResult EntryOp::verify() {
-  llvm::DenseSet<int64_t> numbers;
+  // Not a hash table of LLVM's, in which some numbers are reserved: the buffers
+  // themselves are verified after this.
+  std::set<int64_t> numbers;
   for (Operation &op : getBody().front()) {
     auto buffer = dyn_cast<BufferOp>(op);
     if (!buffer && !isa<ActionOpInterface>(op))

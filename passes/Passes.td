@@ -18,6 +18,9 @@ def Split : Pass<"piper-split", "::mlir::ModuleOp"> {
     Every node gets the tag `dim_name` with the index of its microbatch. Reads of states and inputs that are not split are shared. A buffer is handed from
     microbatch to microbatch. The sums of losses and weights become `piper.accumulate`s. The filter must match every node of every graph.
   }];
+  let statistics = [
+    Statistic<"numNodes", "compute-nodes", "Compute nodes of all microbatches">
+  ];
 }
 
 def Place : Pass<"piper-place", "::mlir::ModuleOp"> {
@@ -26,6 +29,9 @@ def Place : Pass<"piper-place", "::mlir::ModuleOp"> {
     A node without annotation (a sum of gradients, say) goes where it is used. Without any `place` directive, `replicate` gives the groups; without either, the mesh
     must be one rank. Groups are equal or have no rank in common, and transfers join groups of one size.
   }];
+  let statistics = [
+    Statistic<"numTransfers", "transfers", "Values that are sent from one device group to another">
+  ];
 }
 
 def Replicate : Pass<"piper-replicate", "::mlir::ModuleOp"> {
@@ -34,6 +40,10 @@ def Replicate : Pass<"piper-replicate", "::mlir::ModuleOp"> {
     All states come to lie in `piper.bucket`s; trainable ones in one for all groups that use them (tied over pipeline stages: the union of the groups, which then
     keeps whole parameters even under shard_params), others in one per group. A directive concerns the matched nodes whose group lies in its devices.
   }];
+  let statistics = [
+    Statistic<"numBuckets", "buckets", "Buckets of parameters">,
+    Statistic<"numCollectives", "collectives", "Collectives of all buckets and of the loss">
+  ];
 }
 
 def Order : Pass<"piper-order", "::mlir::ModuleOp"> {
@@ -42,6 +52,9 @@ def Order : Pass<"piper-order", "::mlir::ModuleOp"> {
     A token joins nodes that have a rank in common. Groups that match nothing in a graph (backwards, in a graph without) are skipped there; a filter that matches nothing
     in any graph is an error, and so is an order that contradicts the data.
   }];
+  let statistics = [
+    Statistic<"numTokens", "tokens", "Orders that data does not give">
+  ];
 }
 
 def ListSchedule : Pass<"piper-list-schedule", "::mlir::ModuleOp"> {

@@ -191,7 +191,9 @@ namespace {
 struct Order : public piper::impl::OrderBase<Order> {
   void runOnOperation() override {
     if (failed(order(getOperation())))
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation().walk(
+        [&](ComputeOp node) { numTokens += node.getAfter().size(); });
   }
 
   static LogicalResult order(ModuleOp module) {

@@ -281,7 +281,8 @@ namespace {
 struct Place : public piper::impl::PlaceBase<Place> {
   void runOnOperation() override {
     if (failed(place(getOperation())))
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation().walk([&](SendOp) { ++numTransfers; });
   }
 
   /// Collects from directives that have a filter and devices.

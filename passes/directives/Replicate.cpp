@@ -333,6 +333,11 @@ struct Replicate : public piper::impl::ReplicateBase<Replicate> {
     for (auto graph : module.getOps<GraphOp>())
       if (failed(GraphRewriter(graph, symbols, *uses, buckets).run()))
         return signalPassFailure();
+    numBuckets += buckets.getBuckets().size();
+    module.walk([&](Operation *op) {
+      if (isa<AllReduceOp, ReduceScatterOp, AllGatherOp>(op))
+        ++numCollectives;
+    });
   }
 };
 } // namespace

@@ -183,7 +183,8 @@ namespace {
 struct Split : public piper::impl::SplitBase<Split> {
   void runOnOperation() override {
     if (failed(split(getOperation())))
-      signalPassFailure();
+      return signalPassFailure();
+    getOperation().walk([&](ComputeOp) { ++numNodes; });
   }
 
   static LogicalResult split(ModuleOp module) {

@@ -22,7 +22,9 @@ static ScopedDiagnosticHandler collect(MLIRContext &context,
     llvm::raw_string_ostream stream(error);
     stream << diagnostic.getLocation() << ": " << diagnostic << "\n";
     for (Diagnostic &note : diagnostic.getNotes())
-      stream << note.getLocation() << ": note: " << note << "\n";
+      // Printed operations are pages long, and the text has them.
+      if (!StringRef(note.str()).starts_with("see current operation"))
+        stream << note.getLocation() << ": note: " << note << "\n";
     return success();
   });
 }

@@ -265,6 +265,9 @@ struct PlanMemory : public piper::impl::PlanMemoryBase<PlanMemory> {
     for (auto plan : module.getOps<PlanOp>())
       for (auto entry : plan.getBody().front().getOps<EntryOp>())
         entry->setAttr("peaks", getPeaks(entry));
+    module.walk([&](BufferOp) { ++numBuffers; });
+    for (auto plan : module.getOps<PlanOp>())
+      arenaBytes.updateMax(plan.getArena());
   }
 };
 } // namespace

@@ -30,6 +30,10 @@ def PlanMemory : Pass<"piper-plan-memory", "::mlir::ModuleOp"> {
     Two buffers may share memory if every use of one comes before the first use of the other. Where that order is only the graph's and not one of events, planning adds the wait or
     release, if the saving is worth it and cannot deadlock: waits only point backwards in the order of the whole cluster.
   }];
+  let statistics = [
+    Statistic<"numBuffers", "buffers", "Buffers of all rank classes">,
+    Statistic<"arenaBytes", "arena-bytes", "Bytes of the largest arena of a rank">
+  ];
 }
 
 def MaterializeUpdates : Pass<"piper-materialize-updates", "::mlir::ModuleOp"> {

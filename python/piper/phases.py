@@ -61,7 +61,7 @@ class Phases:
         try:
             return ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise CompileError(describe(error), f"piper-opt {_keep(text)}") from None
+            raise CompileError(describe(error), f"piper-opt {keep_reproducer(text)}") from None
 
     def _run(self, pipeline: str, failure: type[CompileError]) -> None:
         from piper._mlir import ir
@@ -71,7 +71,7 @@ class Phases:
         try:
             PassManager.parse(f"builtin.module({pipeline})").run(self._module.operation)
         except ir.MLIRError as error:
-            raise failure(describe(error), f"piper-opt --{pipeline} {_keep(before)}") from None
+            raise failure(describe(error), f"piper-opt --{pipeline} {keep_reproducer(before)}") from None
 
     def _print(self, locations: bool = False) -> str:
         return self._module.operation.get_asm(enable_debug_info=locations) + "\n"
@@ -88,7 +88,7 @@ def private_function(text: str) -> str:
             # Data that stand beside the module would be lost.
             PassManager.parse("builtin.module(piper-inline-resources)").run(module.operation)
         except ir.MLIRError as error:
-            raise CompileError(describe(error), f"piper-opt {_keep(text)}") from None
+            raise CompileError(describe(error), f"piper-opt {keep_reproducer(text)}") from None
         function = next(op for op in module.body.operations if op.operation.name == "func.func")
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         return function.operation.get_asm(use_local_scope=True)
@@ -101,7 +101,7 @@ def _standalone(function) -> str:
     return "module {\n" + copy.get_asm(use_local_scope=True) + "\n}\n"
 
 
-def _keep(text: str) -> Path:
+def keep_reproducer(text: str) -> Path:
     """Saves the input of a failed pass for piper-opt."""
     handle, name = tempfile.mkstemp(prefix="piper-", suffix=".mlir", dir=os.environ.get("PIPER_REPRODUCER_DIR"))
     with os.fdopen(handle, "w") as file:

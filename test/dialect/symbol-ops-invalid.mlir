@@ -236,8 +236,8 @@ piper.bucket @bucket0 [@w] offsets [0] elements 0 padded 4 ranks [0]
 piper.mesh @mesh ["dp"] [2]
 // expected-note @+1 {{the state is here}}
 piper.state @w : tensor<4xf32> parameter trainable ["w"]
-// expected-error @+1 {{expected the states to end within 4 elements, got 4 from 9223372036854775807 on}}
-piper.bucket @bucket0 [@w] offsets [9223372036854775807] elements 4 padded 4 ranks [0]
+// expected-error @+1 {{expected the states to end within 4 elements, got 4 from 281474976710656 on}}
+piper.bucket @bucket0 [@w] offsets [281474976710656] elements 4 padded 4 ranks [0]
 
 // -----
 
@@ -354,8 +354,8 @@ piper.chunk @c F operands [1, -1] results [1] [{binding = {rows = 4}, function =
 
 // -----
 
-// expected-error @+1 {{expected counts from 0 to 2147483647, got 9223372036854775807}}
-piper.chunk @c F operands [9223372036854775807] results [1] [{binding = {rows = 4}, function = @f}]
+// expected-error @+1 {{expected counts from 0 to 2147483647, got 281474976710656}}
+piper.chunk @c F operands [281474976710656] results [1] [{binding = {rows = 4}, function = @f}]
 
 // -----
 

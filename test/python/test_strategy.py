@@ -239,3 +239,19 @@ def test_replicas_and_microbatches():
     assert (strategy.num_replicas, strategy.num_microbatches) == (2, 5)
     assert piper.strategies.data_parallel(mesh).num_replicas == 4
     assert piper.Strategy(mesh).num_replicas == 1
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        ("[" * 100000, "too many levels"),
+        ('[{"op": ["place"]}]', r"entry 0: expected op to be one of .*got \['place'\]"),
+        ('[{"op": "replicate", "filter": {}, "devices": [0], "bucket_size": 1e400}]', "expected a bucket_size in MiB"),
+        ('[{"op": "place", "filter": {"stage": 1000000000000000000000}, "devices": [0]}]', "expected an index"),
+        ('[{"op": "place", "filter": {"stage": 0}, "devices": [true]}]', "expected a rank"),
+    ],
+)
+def test_json_that_nobody_meant(tmp_path, text, message):
+    (tmp_path / "s.json").write_text(text)
+    with pytest.raises(piper.UsageError, match=message):
+        piper.Strategy.load(tmp_path / "s.json", piper.Mesh(pp=2))
