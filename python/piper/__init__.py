@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from . import strategies
     from .compiler import compile
     from .directives import Strategy
-    from .errors import CompileError, PiperError, ProgramError, RankLostError, UsageError
+    from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
     from .importer.annotate import annotate, annotate_modules
     from .mesh import Mesh
     from .program import Program, load, rehearse
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 # Names are loaded when first used, so that `import piper` costs nothing.
 _HOMES = {
     "CompileError": "errors",
+    "CoupledRowsWarning": "errors",
     "DelayDevice": "rehearsal",
     "Mesh": "mesh",
     "PiperError": "errors",
@@ -41,6 +42,7 @@ _HOMES = {
 }
 __all__ = [
     "CompileError",
+    "CoupledRowsWarning",
     "DelayDevice",
     "Mesh",
     "PiperError",

@@ -3,13 +3,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 
 from .errors import UsageError
 from .importer import inputs as importer_inputs
+from .importer.errors import ImporterError
 from .importer.imported import Input
 from .importer.inputs import Batch
 
@@ -21,7 +22,10 @@ def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
     if len(args) == 1 and not kwargs:
         (only,) = args
         if isinstance(only, (Batch, tuple, list)) or (isinstance(only, Mapping) and set(only) <= _KEYS):
-            return Batch.of(only)
+            try:
+                return Batch.of(only)
+            except ImporterError as error:
+                raise UsageError(str(error)) from None
     if "target" in kwargs:
         named = {name: value for name, value in kwargs.items() if name != "target"}
         return Batch(tuple(args), named, kwargs["target"])
@@ -34,15 +38,24 @@ def bind(
     batch: Batch,
     inputs: Mapping[str, Input],
     static: Mapping[str, Any],
+    parameters: Sequence[str],
     rows: int | None,
     local_rows: tuple[int, int] | None = None,
 ) -> dict[str, torch.Tensor]:
     """The tensors of a batch by input name, dense and on the CPU.
 
+    parameters: what the model's forward takes; an argument may be given by position or by name, whichever way it was compiled.
     rows: those of the global batch. local_rows: (first, last + 1) where the batch holds only these.
     Raises UsageError for missing or further values, another shape, dtype or number of rows, and values other than those compiled in.
     """
-    tensors = importer_inputs.bind(inputs, static, batch)
+    expected = [*inputs, *static]
+    batch = importer_inputs.arrange(batch, expected, parameters)
+    _check_arguments(batch, expected, parameters)
+    try:
+        tensors = importer_inputs.bind(inputs, static, batch)
+    except ImporterError as error:
+        # It is the batch, not the model, that doesn't fit now.
+        raise UsageError(str(error)) from None
     wanted = rows if local_rows is None else local_rows[1] - local_rows[0]
     for name, tensor in tensors.items():
         if inputs[name].split and tensor.shape[0] != wanted:
@@ -54,3 +67,29 @@ def bind(
                 f"input '{name}': expected a dense tensor with values, got one on {tensor.device}, {tensor.layout}"
             )
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _check_arguments(batch: Batch, expected: Sequence[str], parameters: Sequence[str]) -> None:
+    """Every argument of compile time is there, and no other."""
+    compiled, given = _arguments(expected, parameters), _arguments(batch.leaves(), parameters)
+    form = ", ".join(name if path.startswith("args.") else f"{name}=..." for path, name in compiled.items())
+    missing = [name for path, name in compiled.items() if path not in given]
+    further = [name for path, name in given.items() if path not in compiled]
+    problems = [f"expected {', '.join(map(repr, missing))}, got none"] if missing else []
+    problems += [f"{', '.join(map(repr, further))} given, but not at compile time"] if further else []
+    if problems:
+        raise UsageError(f"{'; '.join(problems)}: the program is compiled for forward({form})")
+
+
+def _arguments(paths: Iterable[str], parameters: Sequence[str]) -> dict[str, str]:
+    """The model's arguments among `paths` to their names in forward's signature."""
+    found = {}
+    for path in paths:
+        kind, _, rest = path.partition(".")
+        name = rest.partition(".")[0]
+        if kind == "args":
+            named = int(name) < len(parameters)
+            found[f"args.{name}"] = parameters[int(name)] if named else f"argument {name}"
+        elif kind == "kwargs":
+            found[f"kwargs.{name}"] = name
+    return found

@@ -12,13 +12,16 @@ from torch import nn
 
 from . import emit, optimizers
 from .cache import ObjectCache
+from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
 from .errors import UsageError
 from .importer import import_model
+from .importer.build import LOSS
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
-from .importer.inputs import describe
+from .importer.inputs import describe, forward_parameters, settled_dims
+from .importer.wrapped import plain_module
 from .kernels import compile_functions
 from .lowered import function_texts
 from .mesh import Mesh
@@ -46,7 +49,7 @@ def compile(
     The program starts with the model's parameters and buffers and keeps its own from then on: neither the model nor the optimizer's moments change.
 
     Args:
-        model: a module on the CPU. Tag its parts with `piper.annotate` or `piper.annotate_modules` where the strategy names them.
+        model: a module on the CPU, which torch.compile may have wrapped. Tag its parts with `piper.annotate` or `piper.annotate_modules` where the strategy names them.
         loss_fn: `loss_fn(output, target)`; returns a scalar that is recognised as a mean, or (sum, weight).
         batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count.
         strategy: directives over a mesh; none is one rank.
@@ -61,7 +64,10 @@ def compile(
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
+    model = plain_module(model)
     strategy = strategy or Strategy(Mesh(dp=1))
+    divisions = strategy.num_replicas * strategy.num_microbatches
+    batch_dims = settled_dims(batch, batch_dims, divisions, loss_reduction)
     rows = rows_of(batch, batch_dims)
     parts = part_rows(rows, strategy.num_replicas, strategy.num_microbatches) if rows is not None else None
     options = {"loss_reduction": loss_reduction, "batch_dims": batch_dims}
@@ -71,8 +77,10 @@ def compile(
         training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
         evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
-        if strategy.num_replicas * strategy.num_microbatches > 1 and not training.loss.splittable:
+        if divisions > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)
+        if divisions > 1:
+            warn_of_coupled_rows(model, training, strategy.num_replicas, strategy.num_microbatches)
         strategy.check(_indices(training))
         _check_sizes(training)
         groups = _groups(optimizer, training)
@@ -82,6 +90,7 @@ def compile(
         phases = Phases(emit.module_text(graphs, functions, groups, strategy))
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
+    names, loss_names = _names(model, states)
     description = Description(
         inputs=training.inputs,
         static=training.static,
@@ -90,7 +99,9 @@ def compile(
         mesh=strategy.mesh,
         replicas=_replicas(strategy),
         states={name: StateSpec(state.shape, state.dtype) for name, state in states.items()},
-        names=_names(model, states),
+        names=names,
+        loss_names=loss_names,
+        parameters=forward_parameters(model.forward),
         trainable=[name for name, contributions in training.gradients.items() if contributions],
         groups=groups,
         updates=optimizer is not None,
@@ -148,8 +159,8 @@ def _replicas(strategy: Strategy) -> list[tuple[int, int]]:
     return result
 
 
-def _names(model: nn.Module, states: Mapping[str, State]) -> dict[str, str]:
-    """The state behind each name of the model's state_dict, in its order; then those of a loss function that has any."""
+def _names(model: nn.Module, states: Mapping[str, State]) -> tuple[dict[str, str], dict[str, str]]:
+    """The state behind each name of the model's state_dict, in its order, and of a loss module's."""
     found = {name: state.name for state in states.values() if state.persistent for name in state.all_names}
     ordered = {name: found.pop(name) for name in model.state_dict() if name in found}
-    return {**ordered, **found}
+    return ordered, {name.removeprefix(f"{LOSS}."): state for name, state in found.items()}

@@ -38,6 +38,8 @@ class Description:
         replicas: for each rank (its part, number of parts) of the batch.
         states: every tensor that outlives a step, by name.
         names: for each name in the model's state_dict the state that holds it.
+        loss_names: the same of a loss that is a module.
+        parameters: what the model's forward takes by position or by name, in order.
         trainable: states that have gradients.
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
@@ -52,6 +54,8 @@ class Description:
     replicas: Sequence[tuple[int, int]]
     states: Mapping[str, StateSpec]
     names: Mapping[str, str]
+    loss_names: Mapping[str, str]
+    parameters: Sequence[str]
     trainable: Sequence[str]
     groups: Sequence[Group]
     updates: bool
@@ -86,6 +90,8 @@ class Description:
             "replicas": [list(item) for item in self.replicas],
             "states": {name: [list(item.shape), _dtype_name(item.dtype)] for name, item in self.states.items()},
             "names": dict(self.names),
+            "loss_names": dict(self.loss_names),
+            "parameters": list(self.parameters),
             "trainable": list(self.trainable),
             "optimizer": optimizers.describe(self.groups),
             "updates": self.updates,
@@ -109,6 +115,8 @@ class Description:
                     name: StateSpec(tuple(shape), _dtype(dtype)) for name, (shape, dtype) in data["states"].items()
                 },
                 names=data["names"],
+                loss_names=data["loss_names"],
+                parameters=data["parameters"],
                 trainable=data["trainable"],
                 groups=optimizers.restore(data["optimizer"]),
                 updates=data["updates"],

@@ -34,6 +34,10 @@ class ProgramError(PiperError):
     exit_code = 2
 
 
+class CoupledRowsWarning(UserWarning):
+    """Rows of a batch influence each other, so that dividing the batch changes what is computed."""
+
+
 class RunError(PiperError, RuntimeError):
     """A kernel failed, or a run was broken off. State may be half updated, so the program runs no more."""
 

@@ -92,9 +92,11 @@ class Program:
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers under the model's own names, in full. Names of one tied tensor share one copy."""
-        states = {state: None for state in self._description.names.values()}
-        values = {state: self._read(state) for state in states}
-        return {name: values[state] for name, state in self._description.names.items()}
+        return self._named(self._description.names)
+
+    def loss_state_dict(self) -> dict[str, torch.Tensor]:
+        """The same of a loss that is a module, under that module's own names; empty of any other."""
+        return self._named(self._description.loss_names)
 
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
         """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and unfit entries; then nothing has changed."""
@@ -210,11 +212,16 @@ class Program:
         else:
             self._unused[name] = value.clone()
 
+    def _named(self, names: Mapping[str, str]) -> dict[str, torch.Tensor]:
+        values = {state: self._read(state) for state in dict.fromkeys(names.values())}
+        return {name: values[state] for name, state in names.items()}
+
     def _run(
         self, entry: str, flags: set[str], batch: Batch, local: bool, scalars: Mapping[str, float]
     ) -> dict[str, float]:
         rows = self._description.local_rows(self._execution.ranks) if local else None
-        tensors = bind(batch, self._description.inputs, self._description.static, self._description.rows, rows)
+        description = self._description
+        tensors = bind(batch, description.inputs, description.static, description.parameters, description.rows, rows)
         first = rows[0] if rows is not None else 0
         # What no rank reads, a target that the loss leaves out say, is no input of the plan.
         read = {name: tensors[name] for name in self._execution.inputs if name in tensors}

@@ -32,7 +32,11 @@ class Reference:
     ):
         self._model = copy.deepcopy(model)
         self._loss_fn = copy.deepcopy(loss_fn) if isinstance(loss_fn, nn.Module) else loss_fn
-        self._optimizer = _copy_optimizer(optimizer, model, self._model)
+        pairs = list(zip(model.parameters(), self._model.parameters(), strict=True))
+        if isinstance(loss_fn, nn.Module):
+            pairs += zip(loss_fn.parameters(), self._loss_fn.parameters(), strict=True)
+        self._parameters = [copied for _, copied in pairs]
+        self._optimizer = _copy_optimizer(optimizer, {id(old): copied for old, copied in pairs})
         self._model.to(dtype)
         if isinstance(self._loss_fn, nn.Module):
             self._loss_fn.to(dtype)
@@ -77,7 +81,7 @@ class Reference:
             weights.append(weight.item())
             divide = form.divide
         scale = sum(weights) if divide else 1.0
-        for parameter in self._model.parameters():
+        for parameter in self._parameters:
             if parameter.grad is not None:
                 parameter.grad = parameter.grad / scale if scale else torch.zeros_like(parameter.grad)
         return (sum(losses) / scale if scale else float("nan")), scale
@@ -103,8 +107,7 @@ class Reference:
         return value.to(self._dtype) if floating else value
 
 
-def _copy_optimizer(optimizer: torch.optim.Optimizer, model: nn.Module, copied: nn.Module) -> torch.optim.Optimizer:
-    replacement = {id(old): new for old, new in zip(model.parameters(), copied.parameters(), strict=True)}
+def _copy_optimizer(optimizer: torch.optim.Optimizer, replacement: Mapping[int, nn.Parameter]) -> torch.optim.Optimizer:
     groups = [
         {
             **group,

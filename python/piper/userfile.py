@@ -11,13 +11,19 @@ def strategy(mesh):         # optional; used unless options of the command line 
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import sys
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .errors import UsageError
+from .errors import PiperError, UsageError
+
+
+class UserFileError(PiperError):
+    """The code of a model file raised; the message shows where, as a traceback does."""
 
 
 class UserModel(NamedTuple):
@@ -33,14 +39,20 @@ class UserModel(NamedTuple):
 
 
 def load(path: Path) -> UserModel:
-    """Runs a model file. Raises UsageError if it is missing or lacks `build`, or if `build` returns something else."""
+    """Runs a model file.
+
+    Raises UsageError if it is missing, is no Python file or lacks `build`, or if `build` returns something else; UserFileError if its own code raises.
+    """
     if not path.is_file():
         raise UsageError(f"{path}: no such file")
+    if path.suffix != ".py":
+        raise UsageError(f"{path}: expected a Python file, whose name ends in .py")
     module = _execute(path)
     build = getattr(module, "build", None)
     if not callable(build):
         raise UsageError(f"{path}: expected a function build() that returns (model, loss_fn, batches)")
-    built = build()
+    with _its_own_errors(path):
+        built = build()
     if not isinstance(built, tuple) or len(built) != 3:
         raise UsageError(f"{path}: expected build() to return (model, loss_fn, batches), got {type(built).__name__}")
     model, loss_fn, batches = built
@@ -56,8 +68,25 @@ def _execute(path: Path) -> Any:
     # The file may import its neighbours, and what it defines must be found by name.
     sys.path.insert(0, str(path.parent.resolve()))
     sys.modules[path.stem] = module
-    spec.loader.exec_module(module)
+    with _its_own_errors(path):
+        spec.loader.exec_module(module)
     return module
+
+
+@contextlib.contextmanager
+def _its_own_errors(path: Path) -> Iterator[None]:
+    """What the file raises is shown from its own line on, without the frames of who called it."""
+    try:
+        yield
+    except PiperError:
+        raise
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        own = next(
+            (i for i, frame in enumerate(frames) if Path(frame.filename).resolve() == path.resolve()), len(frames)
+        )
+        shown = "".join(traceback.format_list(frames[own:]) + traceback.format_exception_only(error)).rstrip()
+        raise UserFileError(f"{path} raised {type(error).__name__}\n{shown}") from error
 
 
 def _batches(batches: Any, path: Path) -> tuple[Callable[[int], Any], int | None]:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,6 +13,8 @@ from torch import nn
 
 from .compiler import compile
 from .directives import Strategy
+from .importer.inputs import settled_dims
+from .importer.wrapped import plain_module
 from .reference import Reference
 
 # Of the largest absolute gradient of a parameter (of all parameters where its own is zero).
@@ -45,13 +48,15 @@ class Report:
     Attributes:
         rows: one for each parameter that has a gradient.
         losses: for each batch Piper's loss and PyTorch's.
-        coupled: whether rows of the batch influence each other (batch norm, say), so that PyTorch went microbatch by microbatch.
+        coupled: whether rows of the batch influence each other (batch norm, say), so that PyTorch went part by part.
+        parts: replicas and microbatches of each.
         error: why it could not be done, "" if it was.
     """
 
     rows: list[Row] = field(default_factory=list)
     losses: list[tuple[float, float]] = field(default_factory=list)
     coupled: bool = False
+    parts: tuple[int, int] = (1, 1)
     error: str = ""
 
     @property
@@ -73,7 +78,9 @@ class Report:
             lines.append(
                 f"loss of batch {index}: {pair[0]:.7f}, PyTorch {pair[1]:.7f}{'' if _close(pair) else '  <-- differs'}"
             )
-        how = "microbatch by microbatch" if self.coupled else "on the whole batch"
+        how = "on the whole batch"
+        if self.coupled:
+            how = f"looped over {self.parts[0]} replicas x {self.parts[1]} microbatches (the whole batch at once gives other numbers: rows are coupled)"
         lines.append(f"{'equal to' if self.ok else 'DIFFERENT from'} PyTorch {how}")
         return "\n".join(lines)
 
@@ -103,11 +110,15 @@ def verify(
 
 
 def _verify(report: Report, model, loss_fn, batches, strategy, optimizer, options) -> None:
-    optimizer = optimizer or torch.optim.SGD(model.parameters(), lr=0.1)
+    model = plain_module(model)
+    own = loss_fn.parameters() if isinstance(loss_fn, nn.Module) else ()
+    optimizer = optimizer or torch.optim.SGD([*model.parameters(), *own], lr=0.1)
+    report.parts = (strategy.num_replicas, strategy.num_microbatches) if strategy is not None else (1, 1)
+    dims = settled_dims(batches[0], options["batch_dims"], math.prod(report.parts), options["loss_reduction"])
+    options = {**options, "batch_dims": dims}
     program = compile(model, loss_fn, batches[0], strategy=strategy, optimizer=optimizer, progress=False, **options)
     try:
-        parts = (strategy.num_replicas, strategy.num_microbatches) if strategy is not None else (1, 1)
-        make = _reference_maker(model, loss_fn, optimizer, parts, options)
+        make = _reference_maker(model, loss_fn, optimizer, report.parts, options)
         report.coupled = _is_coupled(make, batches[0])
         eager, exact = (make(dtype, report.coupled) for dtype in (torch.float32, torch.float64))
         gradients, wanted = program.gradients(batches[0]), exact.gradients(batches[0])

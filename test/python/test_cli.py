@@ -22,6 +22,7 @@ def run(*arguments, cwd):
     "content, arguments, message",
     [
         (None, ["train", "m.py"], "m.py: no such file"),
+        ("x = 1", ["train", "m.sh"], "m.sh: expected a Python file, whose name ends in .py"),
         ("x = 1", ["train", "m.py"], "expected a function build() that returns (model, loss_fn, batches)"),
         ("def build(): return 3", ["verify", "m.py"], "expected build() to return (model, loss_fn, batches), got int"),
         (
@@ -49,11 +50,28 @@ def run(*arguments, cwd):
 )
 def test_wrong_use(tmp_path, content, arguments, message):
     if content is not None:
-        (tmp_path / "m.py").write_text(content)
+        (tmp_path / arguments[1]).write_text(content)
     result = run(*arguments, cwd=tmp_path)
     assert result.returncode == 2, result.stderr
     assert message in " ".join(result.stderr.replace("│", " ").split())
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "content, shown",
+    [
+        ("import math\nmath.sqrt(-1)", ["m.py raised ValueError", 'm.py", line 2', "math.sqrt(-1)", "ValueError:"]),
+        ("def build():\n    return {}['size']", ["m.py raised KeyError", 'm.py", line 2', "KeyError: 'size'"]),
+        ("def build(:", ["m.py raised SyntaxError", 'm.py", line 1', "def build(:"]),
+        ("import no_such_module_here", ["m.py raised ModuleNotFoundError", 'm.py", line 1']),
+    ],
+)
+def test_what_the_file_raises_is_shown_from_its_own_line(tmp_path, content, shown):
+    (tmp_path / "m.py").write_text(content)
+    result = run("train", "m.py", cwd=tmp_path)
+    assert result.returncode == 1, result.stderr
+    assert result.stderr.startswith("piper: error: ") and "userfile.py" not in result.stderr
+    assert all(part in result.stderr for part in shown), result.stderr
 
 
 TRAINABLE = """

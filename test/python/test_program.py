@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """A program as its user holds it: steps, accumulation, evaluation, gradients, state, saving, and what is refused."""
 
+import contextlib
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
+import warnings
 
 import piper
 import pytest
@@ -234,9 +237,9 @@ def program():
         (lambda x, y: (x, y[:8]), "differ in dim 0"),
         (lambda x, y: (x.double(), y), "'args.0': expected torch.float32, got torch.float64"),
         (lambda x, y: (x[:, :4], y), "'args.0': expected shape"),
-        (lambda x, y: (x, x, y), "'args.1' was given"),
-        (lambda x, y: (y,), "expected input 'args.0', got none"),
-        (lambda x, y: ([1, 2], y), "expected input 'args.0', got none"),
+        (lambda x, y: (x, x, y), "'argument 1' given, but not at compile time"),
+        (lambda x, y: (y,), "expected 'x', got none"),
+        (lambda x, y: ([1, 2], y), "'args.0': expected one value, as at compile time, got several"),
     ],
 )
 def test_batches_that_do_not_fit_are_refused(program, call, message):
@@ -491,3 +494,136 @@ def test_options_that_are_no_numbers_are_refused():
             program.step(*batch(0))
     optimizer.param_groups[0]["lr"] = 0.1
     assert torch.isfinite(program.step(*batch(0)))
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 3)
+
+    def forward(self, x, z=None, *, scale=1.0):
+        return self.a(x) * scale + (0 if z is None else z)
+
+
+def test_arguments_are_given_by_position_or_by_name(tmp_path):
+    torch.manual_seed(1)
+    model, x, z, y = Shifted(), torch.randn(6, 4), torch.randn(6, 3), torch.randint(3, (6,))
+    wanted = F.cross_entropy(model(x, z), y)
+    for example in ((x, z, y), dict(args=(x,), kwargs={"z": z}, target=y), dict(kwargs={"z": z, "x": x}, target=y)):
+        program = piper.compile(model, F.cross_entropy, example, progress=False)
+        program.save(tmp_path / "program")
+        for one in (program, piper.load(tmp_path / "program")):
+            calls = (one.evaluate(x, z, y), one.evaluate(x, y, z=z), one.evaluate(target=y, x=x, z=z))
+            for loss in (*calls, one.evaluate(dict(args=(x, z), target=y))):
+                close(loss, wanted.detach())
+            for call, message in (
+                (lambda one=one: one.evaluate(x, y), "expected 'z', got none: the program is compiled for forward("),
+                (lambda one=one: one.evaluate(x, z, y, scale=2.0), "'scale' given, but not at compile time"),
+                (lambda one=one: one.evaluate(x, z, z, y), "argument 2"),
+                (lambda one=one: one.evaluate((x,)), "expected a batch (args..., target) or dict("),
+                (lambda one=one: one.evaluate(x.double(), z, y), "expected torch.float32, got torch.float64"),
+            ):
+                with pytest.raises(piper.UsageError, match=re.escape(message)) as error:
+                    call()
+                assert type(error.value) is piper.UsageError
+            one.close()
+
+
+@pytest.mark.parametrize(
+    "inputs, target",
+    [((torch.randn(4, 4), torch.randn(4, 4)), torch.randn(4)), ((torch.randn(3, 5),), torch.randn(15))],
+    ids=["square", "flattened"],
+)
+def test_what_is_divided_is_no_question_where_nothing_is(inputs, target):
+    class Flat(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(inputs[0].shape[1], target.numel() // 3 if len(inputs) == 1 else 1)
+
+        def forward(self, *tensors):
+            return sum(self.a(t) for t in tensors).flatten()
+
+    torch.manual_seed(2)
+    model = Flat()
+    program = piper.compile(model, F.mse_loss, (*inputs, target), progress=False)
+    F.mse_loss(model(*inputs), target).backward()
+    close(program.gradients(*inputs, target)["a.weight"], model.a.weight.grad)
+    assert piper.verify(model, F.mse_loss, [(*inputs, target)]).ok
+    two = piper.strategies.data_parallel(piper.Mesh(dp=2))
+    for options in (dict(strategy=two), dict(loss_reduction="mean_rows")):
+        with pytest.raises(piper.UsageError, match="batch_dims={"):
+            piper.compile(model, F.mse_loss, (*inputs, target), progress=False, **options)
+
+
+class Weighed(nn.Module):
+    """A loss with a buffer and a parameter that trains."""
+
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.tensor(0.3))
+        self.register_buffer("weight", torch.tensor([1.0, 2.0, 0.5, 1.0]))
+
+    def forward(self, output, target):
+        return F.cross_entropy(output * self.scale.exp(), target, weight=self.weight)
+
+
+def test_state_of_the_loss_is_apart_from_the_models(tmp_path):
+    model, loss_fn = make(), Weighed()
+    truth, true_loss = copy.deepcopy(model), copy.deepcopy(loss_fn)
+    parameters = [*model.parameters(), *loss_fn.parameters()]
+    program = piper.compile(
+        model,
+        loss_fn,
+        batch(0),
+        optimizer=torch.optim.SGD(parameters, lr=0.1),
+        strategy=STRATEGIES["pp2 x dp2"](),
+        progress=False,
+    )
+    optimizer = torch.optim.SGD([*truth.parameters(), *true_loss.parameters()], lr=0.1)
+    for seed in (0, 1):
+        x, y = batch(seed)
+        optimizer.zero_grad()
+        true_loss(truth(x), y).backward()
+        optimizer.step()
+        program.step(x, y)
+    model.load_state_dict(program.state_dict())
+    loss_fn.load_state_dict(program.loss_state_dict())
+    close(model.c.weight, truth.c.weight)
+    close(loss_fn.scale, true_loss.scale)
+    program.save(tmp_path / "program")
+    program.close()
+    with contextlib.closing(piper.load(tmp_path / "program")) as loaded:
+        close(loaded.loss_state_dict()["scale"], true_loss.scale)
+        assert set(loaded.loss_state_dict()) == {"scale", "weight"} and not set(loaded.state_dict()) & {
+            "scale",
+            "loss_fn.scale",
+        }
+    assert piper.verify(make(), Weighed(), [batch(0), batch(1)]).ok
+
+
+class Normalized(nn.Module):
+    def __init__(self, functional=False):
+        super().__init__()
+        self.a, self.c, self.functional = nn.Linear(8, 6), nn.Linear(6, 4), functional
+        self.norm = nn.Identity() if functional else nn.BatchNorm1d(6)
+
+    def forward(self, x):
+        h = self.a(x)
+        return self.c(F.batch_norm(h, None, None, training=True) if self.functional else self.norm(h))
+
+
+@pytest.mark.parametrize("functional, named", [(False, "'norm'"), (True, "test_program.py:")])
+def test_coupled_rows_are_warned_of_where_the_batch_is_divided(functional, named):
+    model, strategy = Normalized(functional), piper.strategies.data_parallel(piper.Mesh(dp=2), microbatches=2)
+    with pytest.warns(piper.CoupledRowsWarning, match="2 replicas x 2 microbatches") as caught:
+        compile_(model, strategy=strategy, example=batch(0, 12)).close()
+    assert len(caught) == 1 and named in str(caught[0].message) and caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", piper.CoupledRowsWarning)
+        compile_(model, example=batch(0, 12)).close()
+        instance = nn.Sequential(nn.Linear(8, 8), nn.Unflatten(1, (2, 4)), nn.InstanceNorm1d(2), nn.Flatten())
+        compile_(instance, strategy=strategy, example=batch(0, 12)).close()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", piper.CoupledRowsWarning)
+        report = piper.verify(model, F.cross_entropy, [batch(0, 12)], strategy=strategy)
+    assert report.ok and "equal to PyTorch looped over 2 replicas x 2 microbatches" in str(report)

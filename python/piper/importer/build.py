@@ -15,12 +15,15 @@ from .annotate import BLOCK_TAG
 from .capture import Joint, capture, dry_run
 from .errors import ImporterError
 from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
-from .inputs import Batch, describe
+from .inputs import Batch, describe, explain_call
 from .loss import LossForm, loss_pair
 from .pieces import Program, program_of, row_dependent_constants
 from .unify import unify
+from .wrapped import plain_module
 
 MODEL, LOSS = "model", "loss_fn"
+#: Of parameters like these optimizers would need a copy of higher precision.
+_UPDATED_IN_ANOTHER_TYPE = (torch.bfloat16, torch.float16)
 
 
 def import_model(
@@ -51,6 +54,7 @@ def import_model(
     Raises:
         ImporterError: naming the input, operation or module at fault.
     """
+    model = plain_module(model)
     example = Batch.of(batch)
     inputs, static, example_rows = describe(example, batch_dims)
     wanted_rows = tuple(dict.fromkeys(rows)) if rows else (example_rows,)
@@ -60,7 +64,7 @@ def import_model(
         )
     if any(count is not None and count < 1 for count in wanted_rows):
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
-    _check_devices(model)
+    _check_tensors(model)
     children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
     forms: dict[int | None, LossForm] = {}
     joints: dict[int | None, Joint] = {}
@@ -80,8 +84,24 @@ def import_model(
     return _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
 
 
-def _check_devices(model: nn.Module) -> None:
+def _call(model: nn.Module, batch: Batch):
+    try:
+        return model(*batch.args, **batch.kwargs)
+    except (TypeError, AttributeError) as error:
+        reason = explain_call(model.forward, batch, error)
+        if reason is None:
+            raise
+        raise ImporterError(reason) from error
+
+
+def _check_tensors(model: nn.Module) -> None:
     """On the meta device torch would leave the backward out without a word."""
+    for name, parameter in model.named_parameters():
+        if parameter.dtype in _UPDATED_IN_ANOTHER_TYPE:
+            raise ImporterError(
+                f"parameter '{name}' is of {parameter.dtype}: expected parameters of torch.float32 (model.float()); to "
+                f"compute in {parameter.dtype}, use torch.autocast inside forward"
+            )
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
@@ -108,7 +128,7 @@ def _step(model, loss_fn, example, inputs, rows, reduction, total_rows):
     def run(tensors):
         named = dict(zip(inputs, tensors, strict=False))
         call = example.map(lambda path, value: named.get(path, value))
-        output = model(*call.args, **call.kwargs)
+        output = _call(model, call)
         total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
         form[:] = [found]
         if not found.divide and rows is not None:

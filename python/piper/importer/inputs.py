@@ -6,7 +6,8 @@ microbatches and replicas.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,13 @@ import torch
 
 from .errors import ImporterError
 from .imported import Input
+
+#: The forms of a batch, for messages.
+FORMS = "(args..., target) or dict(args=(...), kwargs={...}, target=...)"
+
+
+class RowsInDoubt(ImporterError):
+    """It can't be told which tensors of a batch are divided over microbatches and replicas."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +44,7 @@ class Batch:
         if isinstance(batch, Mapping):
             unknown = set(batch) - {"args", "kwargs", "target"}
             if unknown or "target" not in batch:
-                raise ImporterError(
-                    "expected a batch dict(args=..., kwargs=..., target=...), got the keys "
-                    f"{', '.join(map(repr, batch))}"
-                )
+                raise ImporterError(f"expected a batch {FORMS}, got a dict with the keys {', '.join(map(repr, batch))}")
             args = batch.get("args", ())
             return Batch(
                 tuple(args) if isinstance(args, (tuple, list)) else (args,),
@@ -48,9 +53,7 @@ class Batch:
             )
         if isinstance(batch, (tuple, list)) and len(batch) >= 2:
             return Batch(tuple(batch[:-1]), {}, batch[-1])
-        raise ImporterError(
-            f"expected a batch (args..., target) or dict(args=..., kwargs=..., target=...), got {type(batch).__name__}"
-        )
+        raise ImporterError(f"expected a batch {FORMS}, got {type(batch).__name__}")
 
     def map(self, leaf: Callable[[str, Any], Any]) -> Batch:
         """A batch of the same structure, each leaf replaced by `leaf(path, value)`."""
@@ -89,7 +92,8 @@ def describe(
     overrides.
 
     Raises:
-        ImporterError: it can't be told which tensors are divided; names the inputs in doubt.
+        RowsInDoubt: it can't be told which tensors are divided; names the inputs in doubt.
+        ImporterError: `batch_dims` does not fit the batch.
     """
     leaves = batch.leaves()
     tensors = {name: value for name, value in leaves.items() if isinstance(value, torch.Tensor)}
@@ -125,8 +129,9 @@ def _rows(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None]) 
         }
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
-        raise ImporterError(
-            f"the tensors to be divided differ in dim 0: {listed}; say in batch_dims which of them are divided"
+        raise RowsInDoubt(
+            f"the tensors to be divided differ in dim 0: {listed}; say which of them are divided, as in "
+            f"{_literal({name: None for name in list(counts)[1:]})}"
         )
     return next(iter(counts.values()), None)
 
@@ -146,10 +151,11 @@ def _refuse_doubt(
         and not any(name in matching for name in inputs)
         and not any(name in given for name in inputs)
     ):
-        raise ImporterError(
-            f"no input has dim 0 equal to the target's {rows} ({shapes}): say in batch_dims which tensors are "
-            "divided, or give a target with one"
-            " row per row of the input"
+        target = next(name for name in tensors if _is_target(name))
+        raise RowsInDoubt(
+            f"no input has dim 0 equal to the target's {rows} ({shapes}): give a target with one row per row of the "
+            f"input, or say which tensors are divided (0) and which are not (None), as in "
+            f"{_literal({next(iter(inputs)): 0, target: None})}"
         )
     square = [
         name
@@ -157,11 +163,87 @@ def _refuse_doubt(
         if name in matching and name not in given and inputs[name].dim() > 1 and inputs[name].shape[1] == rows
     ]
     if square and len([name for name in inputs if name in matching]) > 1:
-        raise ImporterError(
+        raise RowsInDoubt(
             f"it can't be told whether dim 0 of {', '.join(repr(n) for n in square)} counts the {rows} rows of the "
-            f"batch ({shapes}): say so in"
-            " batch_dims (0 if it does, None if not)"
+            f"batch ({shapes}): write {_literal(dict.fromkeys(square, 0))} if it does, "
+            f"{_literal(dict.fromkeys(square))} if not"
         )
+
+
+def _literal(dims: Mapping[str, int | None]) -> str:
+    return "batch_dims={" + ", ".join(f'"{name}": {dim}' for name, dim in dims.items()) + "}"
+
+
+def settled_dims(
+    batch: Any, batch_dims: Mapping[str, int | None] | None, parts: int, reduction: str | None
+) -> Mapping[str, int | None] | None:
+    """`batch_dims`, or None for every tensor where it is in doubt what is divided and nothing depends on it: there is
+    one part only, and the loss does not count rows.
+
+    Raises:
+        RowsInDoubt: as `describe`, where something depends on it.
+    """
+    try:
+        describe(Batch.of(batch), batch_dims)
+    except RowsInDoubt:
+        if parts > 1 or reduction == "mean_rows":
+            raise
+        tensors = (name for name, value in Batch.of(batch).leaves().items() if isinstance(value, torch.Tensor))
+        return dict.fromkeys(tensors)
+    return batch_dims
+
+
+def forward_parameters(forward: Callable) -> tuple[str, ...]:
+    """The names of the parameters that `forward` takes by position or by name; none where it does not say."""
+    try:
+        parameters = inspect.signature(forward).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    return tuple(p.name for p in parameters if p.kind == inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+def explain_call(forward: Callable, batch: Batch, error: Exception) -> str | None:
+    """Why calling the model with `batch` may have ended in `error`, or None if it isn't the batch's form."""
+    try:
+        signature = inspect.signature(forward)
+    except (TypeError, ValueError):
+        return None
+    try:
+        signature.bind(*batch.args, **batch.kwargs)
+    except TypeError as mismatch:
+        return f"the batch does not fit forward{signature}: {mismatch}; a batch is {FORMS}"
+    structured = {
+        f"args.{index}": type(value).__name__
+        for index, value in enumerate(batch.args)
+        if isinstance(value, (tuple, list, Mapping))
+    }
+    if not structured:
+        return None
+    listed = ", ".join(f"{name} is a {kind}" for name, kind in structured.items())
+    return f"forward{signature} failed, and {listed}: a batch is {FORMS} ({type(error).__name__}: {error})"
+
+
+def arrange(batch: Batch, expected: Sequence[str], parameters: Sequence[str]) -> Batch:
+    """`batch` with each argument given the way it was at compile time, by position or by name.
+
+    Args:
+        expected: the paths of all leaves at compile time.
+        parameters: those of forward (`forward_parameters`).
+    """
+    count = positional(expected)
+    named = {path.split(".")[1] for path in expected if path.startswith("kwargs.")}
+    args, kwargs = list(batch.args), dict(batch.kwargs)
+    while len(args) < count and len(args) < len(parameters) and parameters[len(args)] in kwargs:
+        args.append(kwargs.pop(parameters[len(args)]))
+    while len(args) > count and len(args) <= len(parameters) and parameters[len(args) - 1] in named - set(kwargs):
+        value = args.pop()
+        kwargs[parameters[len(args)]] = value
+    return Batch(tuple(args), kwargs, batch.target)
+
+
+def positional(paths: Sequence[str]) -> int:
+    """How many arguments are given by position."""
+    return max((int(path.split(".")[1]) + 1 for path in paths if path.startswith("args.")), default=0)
 
 
 def bind(inputs: Mapping[str, Input], static: Mapping[str, Any], batch: Batch) -> dict[str, torch.Tensor]:
@@ -172,6 +254,9 @@ def bind(inputs: Mapping[str, Input], static: Mapping[str, Any], batch: Batch) -
             from the captured one.
     """
     leaves = batch.leaves()
+    for name in sorted({*inputs, *static} - set(leaves)):
+        if any(path.startswith(f"{name}.") for path in leaves):
+            raise ImporterError(f"input '{name}': expected one value, as at compile time, got several")
     for name in sorted(set(leaves) ^ {*inputs, *static}):
         raise ImporterError(
             f"input '{name}' was given, but not at compile time"

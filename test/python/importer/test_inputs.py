@@ -43,11 +43,15 @@ def test_nested_inputs_have_paths():
 @pytest.mark.parametrize(
     "batch, dims, message",
     [
-        ((torch.zeros(4, 4), torch.zeros(4, 4), torch.zeros(4)), {}, "batch_dims"),
-        ((torch.zeros(4, 3), torch.zeros(12)), {}, "target's 12"),
+        (
+            (torch.zeros(4, 4), torch.zeros(4, 4), torch.zeros(4)),
+            {},
+            'write batch_dims={"args.0": 0, "args.1": 0} if it does, batch_dims={"args.0": None, "args.1": None} if not',
+        ),
+        ((torch.zeros(4, 3), torch.zeros(12)), {}, 'target\'s 12.*as in batch_dims={"args.0": 0, "target": None}'),
         ((torch.zeros(4, 3), torch.zeros(4)), {"args.1": 0}, "args.1"),
         ((torch.zeros(4, 3), torch.zeros(4)), {"args.0": 1}, "expected 0 or None"),
-        ((torch.zeros(4, 3), (torch.zeros(4), torch.zeros(5))), {}, "differ in dim 0"),
+        ((torch.zeros(4, 3), (torch.zeros(4), torch.zeros(5))), {}, 'as in batch_dims={"target.1": None}'),
         ((torch.zeros(4, 3),), {}, "expected a batch"),
         ({"inputs": 3}, {}, "'inputs'"),
     ],
@@ -71,6 +75,44 @@ def test_calls_are_checked():
     ]:
         with pytest.raises(ImporterError, match=message):
             bind(inputs, static, Batch(batch.args, {**batch.kwargs, **change}, batch.target))
+
+
+class Shifted(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 2)
+
+    def forward(self, x, z=None):
+        return self.a(x) + (0 if z is None else z)
+
+
+X, Z, Y = torch.randn(5, 4), torch.randn(5, 2), torch.randn(5, 2)
+
+
+@pytest.mark.parametrize(
+    "batch, message",
+    [
+        (
+            (X, {"z": Z}, Y),
+            r"forward\(x, z=None\) failed, and args.1 is a dict: a batch is \(args..., target\) or dict",
+        ),
+        (((X,), {"z": Z}, Y), r"args.0 is a tuple, args.1 is a dict: a batch is \(args..., target\) or dict\(args="),
+        ((X, Z, Z, Y), r"the batch does not fit forward\(x, z=None\): too many positional arguments; a batch is"),
+        (dict(args=(X,), kwargs={"w": Z}, target=Y), r"does not fit forward\(x, z=None\): got an unexpected keyword"),
+    ],
+)
+def test_batches_of_other_forms_are_explained(batch, message):
+    with pytest.raises(ImporterError, match=message):
+        import_model(Shifted(), zoo.squared, batch)
+
+
+def test_an_error_of_the_model_stays_what_it_is():
+    class Broken(Shifted):
+        def forward(self, x, z=None):
+            return x.no_such_thing
+
+    with pytest.raises(AttributeError, match="no_such_thing"):
+        import_model(Broken(), zoo.squared, (X, Y))
 
 
 def test_dropout_is_refused_with_its_line():

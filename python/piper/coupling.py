@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Batch normalization: rows of a batch that influence each other, which divided batches change the meaning of."""
+
+from __future__ import annotations
+
+import warnings
+
+import torch
+from torch import fx, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from .errors import CoupledRowsWarning
+from .importer.imported import FORWARD, Imported
+
+_aten = torch.ops.aten
+#: Operations to the position of their argument `training`; None: it is always on.
+_OPERATIONS = {
+    _aten._native_batch_norm_legit_functional.default: 5,
+    _aten._native_batch_norm_legit.default: 5,
+    _aten._native_batch_norm_legit.no_stats: 3,
+    _aten.native_batch_norm.default: 5,
+    _aten._batch_norm_with_update_functional.default: None,
+}
+
+
+def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, microbatches: int) -> None:
+    """Warns with CoupledRowsWarning if batch statistics are computed, naming the modules, or else the lines."""
+    names = [name for name, part in model.named_modules() if isinstance(part, _BatchNorm) and _counts_batch(part)]
+    lines = _lines(imported)
+    if not lines and not names:
+        return
+    where = ", ".join(f"'{name}'" for name in names[:8]) + (", ..." if len(names) > 8 else "")
+    warnings.warn(
+        f"batch normalization ({where or ', '.join(lines)}) computes its statistics over the rows of each microbatch of "
+        f"each replica: the program equals PyTorch looped over {replicas} replicas x {microbatches} microbatches, not "
+        "PyTorch on the whole batch",
+        CoupledRowsWarning,
+        stacklevel=3,
+    )
+
+
+def _counts_batch(part: _BatchNorm) -> bool:
+    return part.training or part.running_mean is None
+
+
+def _lines(imported: Imported) -> list[str]:
+    rows = max(imported.rows, key=lambda count: count or 0)
+    functions = {
+        family.members[rows].name: family.members[rows]
+        for family in imported.families.values()
+        if family.pass_ == FORWARD
+    }
+    nodes = [node for function in functions.values() for node in function.graph.graph.nodes]
+    found = (node.meta["origin"].source or "unknown line" for node in nodes if _is_over_rows(node))
+    return list(dict.fromkeys(found))
+
+
+def _is_over_rows(node: fx.Node) -> bool:
+    if node.target not in _OPERATIONS:
+        return False
+    training = _OPERATIONS[node.target]
+    # Instance norm is batch norm of one row that has all rows' channels.
+    return (training is None or bool(node.args[training])) and node.args[0].meta["val"].shape[0] > 1
