@@ -97,6 +97,10 @@ def _call(model: nn.Module, batch: Batch):
 def _check_tensors(model: nn.Module) -> None:
     """On the meta device torch would leave the backward out without a word."""
     for name, parameter in model.named_parameters():
+        if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
+            raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
+        if parameter.dtype.is_complex:
+            raise ImporterError(f"parameter '{name}' is of {parameter.dtype}: expected real parameters")
         if parameter.dtype in _UPDATED_IN_ANOTHER_TYPE:
             raise ImporterError(
                 f"parameter '{name}' is of {parameter.dtype}: expected parameters of torch.float32 (model.float()); to "

@@ -43,6 +43,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicO
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 
 _TAG, _SOURCE = "piper_scope", "piper_source"
+_RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
 _EXAMPLES = _PACKAGE + "examples" + os.sep
@@ -116,6 +117,7 @@ class _UserCalls(TorchFunctionMode):
         if fx_traceback.get_current_meta().get("in_grad_fn", 0):
             return func(*args, **kwargs)
         refuse_dropped_weight(func)
+        _refuse_dropped_dropout(func, args)
         with fx_traceback.annotate({_SOURCE: _user_line()}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)
@@ -126,6 +128,18 @@ class _UserCalls(TorchFunctionMode):
                 if result is not None:
                     return result
             return func(*args, **kwargs)
+
+
+def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
+    """Where torch 2.13 writes out recurrent layers it leaves the dropout between them out without a word."""
+    if func not in _RECURRENT:
+        return
+    # (input, state, weights, has_biases, num_layers, dropout, train, ...); packed sequences have one more at the front.
+    layers, dropout, train = args[4:7] if isinstance(args[3], bool) else args[5:8]
+    if dropout and train and layers > 1:
+        raise ImporterError(
+            f"{_user_line()}: random numbers in forward are not supported (set dropout between recurrent layers to 0)"
+        )
 
 
 def _is_user_file(name: str) -> bool:
@@ -249,8 +263,8 @@ def _data_dependence_named() -> Iterator[None]:
         where = _last_user_line(error.__traceback__)
         raise ImporterError(
             f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form "
-            "with static shapes (for"
-            " a mixture of experts: a dense or batched form)"
+            "with static shapes (torch.where instead of an if or of a mask as index; for a mixture of experts a dense or "
+            "batched form)"
         ) from error
 
 
@@ -266,6 +280,7 @@ def _last_user_line(traceback) -> str:
 
 def _translate(module: fx.GraphModule) -> Joint:
     graph = module.graph
+    _refuse_effects(graph)
     placeholders = {node: _input_port(node.meta["desc"]) for node in graph.nodes if node.op == "placeholder"}
     outputs = [None if desc is None else _output_port(desc) for desc in graph.output_node().meta["desc"]]
     for node in graph.nodes:
@@ -281,6 +296,17 @@ def _translate(module: fx.GraphModule) -> Joint:
         # "custom" is what retracing hands on (decompose).
         node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.source}}
     return Joint(module, placeholders, outputs)
+
+
+def _refuse_effects(graph: fx.Graph) -> None:
+    """Operations with an effect beside their results: torch threads them on tokens, as with_effects(token, op, ...)."""
+    found = {}
+    for node in graph.nodes:
+        if getattr(node.target, "__name__", "") == "with_effects":
+            source = (node.meta.get("custom") or {}).get(_SOURCE) or "unknown line"
+            found[f"{source}: '{node.args[1]}' looks at its data or prints them, which a compiled step can't"] = None
+    if found:
+        raise ImporterError("operations that can't be imported:\n  " + "\n  ".join(found))
 
 
 def _input_port(desc) -> Port:

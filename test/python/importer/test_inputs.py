@@ -124,6 +124,22 @@ def test_dropout_is_refused_with_its_line():
     assert train(import_model(model, zoo.squared, batch), [batch]).gradients["0.bias"] is not None
 
 
+@pytest.mark.parametrize("make", [nn.LSTM, nn.GRU, nn.RNN])
+def test_dropout_between_recurrent_layers_is_refused_with_its_line(make):
+    class Recurrent(nn.Module):
+        def __init__(self, layers):
+            super().__init__()
+            self.a = make(4, 2, layers, dropout=0.5, batch_first=True)
+
+        def forward(self, x):
+            return self.a(x)[0]
+
+    batch = zoo.regression((3, 4), (3, 2))
+    with pytest.raises(ImporterError, match=r"test_inputs.py:\d+: random numbers .* recurrent layers to 0"):
+        import_model(Recurrent(2), zoo.squared, batch)
+    assert import_model(Recurrent(2).eval(), zoo.squared, batch)
+
+
 def test_data_dependent_shapes_are_refused_with_their_line():
     class Picking(nn.Module):
         def __init__(self):
@@ -137,6 +153,22 @@ def test_data_dependent_shapes_are_refused_with_their_line():
         ImporterError, match=r"test_inputs.py:\d+: the result of 'aten.nonzero.default' depends on data"
     ):
         import_model(Picking(), zoo.squared, zoo.regression((4,), (2,)))
+
+
+def test_operations_that_look_at_their_data_are_refused_with_their_line():
+    class Inverse(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 2)
+
+        def forward(self, x):
+            h = self.a(x)
+            return torch.linalg.inv(h[:, :, None] * h[:, None] + 3 * torch.eye(2)).sum(1)
+
+    with pytest.raises(
+        ImporterError, match=r"test_inputs.py:\d+: 'aten._linalg_check_errors.default' looks at its data"
+    ):
+        import_model(Inverse(), zoo.squared, zoo.regression((4,), (2,)))
 
 
 def test_models_without_values_are_refused():
