@@ -14,6 +14,7 @@ from torch import nn
 from .annotate import BLOCK_TAG
 from .capture import Joint, capture, dry_run
 from .errors import ImporterError
+from .graphs import calls
 from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe, explain_call
 from .loss import LossForm, loss_pair
@@ -106,6 +107,9 @@ def _check_tensors(model: nn.Module) -> None:
                 f"parameter '{name}' is of {parameter.dtype}: expected parameters of torch.float32 (model.float()); to "
                 f"compute in {parameter.dtype}, use torch.autocast inside forward"
             )
+    for name, buffer in model.named_buffers():
+        if buffer.dtype.is_complex:
+            raise ImporterError(f"buffer '{name}' is of {buffer.dtype}: expected real numbers")
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
@@ -184,6 +188,21 @@ def _check_forms(forms: Mapping[int | None, LossForm]) -> None:
 def state_name(traced: str) -> str:
     """The user's name of a parameter or buffer of the traced step: the model's own are named as in the model."""
     return traced.removeprefix(MODEL + ".")
+
+
+def _refuse_complex(families: Mapping[str, Family]) -> None:
+    lines = {}
+    for family in families.values():
+        for function in family.members.values():
+            for node in calls(function.graph.graph):
+                value = node.meta.get("val")
+                if isinstance(value, torch.Tensor) and value.is_complex():
+                    lines[f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"] = None
+    if lines:
+        raise ImporterError(
+            "complex numbers in forward are not supported (write them as pairs of real ones; rotary embeddings by cos and "
+            "sin): " + "; ".join(lines)
+        )
 
 
 def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
@@ -273,6 +292,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 piece.key[0] == "G",
             )
         )
+    _refuse_complex(families)
     constants = {
         name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value)
         for name, value in reference.constants.items()

@@ -171,6 +171,24 @@ def test_operations_that_look_at_their_data_are_refused_with_their_line():
         import_model(Inverse(), zoo.squared, zoo.regression((4,), (2,)))
 
 
+def test_complex_numbers_are_refused_with_their_line():
+    class Rotated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a = nn.Linear(4, 2)
+
+        def forward(self, x):
+            turn = torch.polar(torch.ones(1), torch.tensor([0.3]))
+            return torch.view_as_real(torch.view_as_complex(self.a(x)) * turn)
+
+    with pytest.raises(ImporterError, match=r"complex numbers .*test_inputs.py:\d+: 'aten.view_as_complex.default'"):
+        import_model(Rotated(), zoo.squared, zoo.regression((4,), (2,)))
+    model = nn.Linear(4, 2)
+    model.register_buffer("turn", torch.ones(2, dtype=torch.complex64))
+    with pytest.raises(ImporterError, match="buffer 'turn' is of torch.complex64: expected real numbers"):
+        import_model(model, zoo.squared, zoo.regression((4,), (2,)))
+
+
 def test_models_without_values_are_refused():
     with pytest.raises(ImporterError, match="'weight' on device meta"):
         import_model(nn.Linear(4, 2, device="meta"), zoo.squared, zoo.regression((4,), (2,)))
