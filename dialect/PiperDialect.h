@@ -9,4 +9,12 @@
 
 #include "dialect/PiperDialect.h.inc"
 
+namespace piper {
+
+/// Marks an argument of a function that nothing reads after the call, so that
+/// the function may overwrite it.
+inline constexpr llvm::StringLiteral kDonatedAttr = "piper.donated";
+
+} // namespace piper
+
 #endif // PIPER_DIALECT_PIPERDIALECT_H

@@ -25,6 +25,8 @@ void piper::buildSchedulePipeline(mlir::OpPassManager &manager) {
 }
 
 void piper::buildPlanPipeline(mlir::OpPassManager &manager) {
+  // While it is seen who reads a value.
+  manager.addPass(createDonateBundles());
   // Values become memory, operations the actions of those that take part.
   manager.addPass(createPartition());
   // Data first: what memory may be shared depends on what is ordered.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===- DestinationPassing.cpp - tensors at the boundary become memrefs ----===//
 
+#include "dialect/PiperDialect.h"
 #include "passes/Passes.h"
 #include "passes/lowering/Lowering.h"
 
@@ -32,7 +33,9 @@ struct DestinationPassing
     int64_t inputs = body.getNumArguments();
     for (BlockArgument argument : body.getArguments())
       if (isa<RankedTensorType>(argument.getType()))
-        convertInput(builder, argument);
+        convertInput(
+            builder, argument,
+            bool(function.getArgAttr(argument.getArgNumber(), kDonatedAttr)));
     OpBuilder atReturn(terminator);
     for (Value result : terminator.getOperands())
       convertResult(builder, atReturn, body, result);
@@ -47,12 +50,14 @@ struct DestinationPassing
     function->setAttr(kResultsAttr, builder.getI64IntegerAttr(results));
   }
 
-  void convertInput(OpBuilder &builder, BlockArgument argument) {
+  static void convertInput(OpBuilder &builder, BlockArgument argument,
+                           bool isDonated) {
     Type tensor = argument.getType();
     argument.setType(memrefOf(tensor));
-    // Not writable: bufferization copies instead of updating an input.
+    // Where it is not writable, bufferization copies instead of updating it.
     auto read = bufferization::ToTensorOp::create(
-        builder, argument.getLoc(), tensor, argument, /*restrict=*/true);
+        builder, argument.getLoc(), tensor, argument, /*restrict=*/true,
+        /*writable=*/isDonated);
     argument.replaceAllUsesExcept(read, read);
   }
 

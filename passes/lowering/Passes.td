@@ -97,11 +97,21 @@ def SplitFills : Pass<"piper-split-fills", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::tensor::TensorDialect", "::mlir::linalg::LinalgDialect"];
 }
 
+def UpdateInPlace : Pass<"piper-update-in-place", "::mlir::func::FuncOp"> {
+  let summary = "An elementwise op writes over an operand that it reads last";
+  let description = [{
+    The operand is the result of a product or a library call, or an argument
+    marked `piper.donated`. Results of the function stay where they are.
+  }];
+  let dependentDialects = ["::mlir::linalg::LinalgDialect"];
+}
+
 def DestinationPassing : Pass<"piper-destination-passing", "::mlir::func::FuncOp"> {
   let summary = "Tensor arguments and results become memref arguments";
   let description = [{
-    Inputs are read-only memrefs; each result is written to a memref that comes
-    after the arguments. A result that is an argument, a constant or equal to
+    Inputs are read-only memrefs, but for those marked `piper.donated`, which may
+    be overwritten; each result is written to a memref that comes after the
+    arguments. A result that is an argument, a constant or equal to
     another result is copied.
   }];
   let dependentDialects = ["::mlir::bufferization::BufferizationDialect", "::mlir::memref::MemRefDialect"];

@@ -62,6 +62,8 @@ void buildBufferPhase(OpPassManager &pm) {
   function.addPass(createLibraryCallDestinations());
   // After the last CSE, which would merge the copies again.
   function.addPass(createSplitFills());
+  // While arguments are tensors and every result has a tensor of its own.
+  function.addPass(createUpdateInPlace());
   // Parts of a concatenation are computed in their place.
   pm.addPass(bufferization::createEmptyTensorEliminationPass());
   pm.nest<func::FuncOp>().addPass(createDestinationPassing());

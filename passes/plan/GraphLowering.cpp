@@ -174,9 +174,11 @@ void GraphLowering::addKernel(StringRef name, func::FuncOp function) {
     return;
   SmallVector<int64_t> bytes;
   std::string access;
-  for (Type type : function.getArgumentTypes()) {
+  for (auto [i, type] : llvm::enumerate(function.getArgumentTypes())) {
     bytes.push_back(getBytes(cast<ShapedType>(type)));
-    access += isa<MemRefType>(type) ? 'x' : 'r';
+    bool isUpdated =
+        isa<MemRefType>(type) || function.getArgAttr(i, kDonatedAttr);
+    access += isUpdated ? 'x' : 'r';
   }
   for (Type type : function.getResultTypes()) {
     bytes.push_back(getBytes(cast<ShapedType>(type)));

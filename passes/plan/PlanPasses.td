@@ -6,6 +6,14 @@
 
 include "mlir/Pass/PassBase.td"
 
+def DonateBundles : Pass<"piper-donate-bundles", "::mlir::ModuleOp"> {
+  let summary = "Marks saved values that their one reader may overwrite";
+  let description = [{
+    An argument of a function is marked `piper.donated` if at every call it belongs to a bundle that nothing but this call reads. Kernels then update it in place
+    (`x` in `piper.plan.kernel`), so that everybody who plans memory and order knows.
+  }];
+}
+
 def Partition : Pass<"piper-partition", "::mlir::ModuleOp"> {
   let summary = "Makes one piper.plan per class of ranks that do the same";
   let description = [{

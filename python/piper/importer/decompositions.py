@@ -14,7 +14,7 @@ import math
 import torch
 from torch import Tensor
 
-from . import indexing, library_ops, orders, pooling
+from . import cross_entropy, indexing, library_ops, orders, pooling
 from .convolutions import convolution_backward
 
 aten = torch.ops.aten
@@ -73,41 +73,6 @@ def embedding_dense_backward(grad, index, num_weights, padding_idx, scale_grad_b
     return library_ops.embedding_backward(rows, index, num_weights, padding_idx)
 
 
-def _channels(x: Tensor) -> int:
-    return 0 if x.dim() < 2 else 1
-
-
-def _per_class(weight: Tensor, x: Tensor, dim: int) -> Tensor:
-    return weight.reshape([-1 if d == dim else 1 for d in range(x.dim())])
-
-
-def nll_loss_forward(x, target, weight, reduction, ignore_index):
-    dim = _channels(x)
-    valid = target != ignore_index
-    safe = torch.where(valid, target, 0)
-    picked = -torch.gather(x, dim, safe.unsqueeze(dim)).squeeze(dim)
-    if weight is not None:
-        weights = torch.where(valid, weight[safe], 0.0)
-        losses, total = picked * weights, weights.sum()
-    else:
-        losses, total = picked, valid.sum().to(x.dtype)
-    losses = torch.where(valid, losses, 0.0)
-    if reduction == 0:
-        return losses, x.new_zeros(())
-    return (losses.sum() if reduction == 2 else losses.sum() / total), total
-
-
-def nll_loss_backward(grad, x, target, weight, reduction, ignore_index, total_weight):
-    dim = _channels(x)
-    each = -grad / total_weight if reduction == 1 else -grad
-    valid = (target != ignore_index).unsqueeze(dim)
-    each = each.unsqueeze(dim) if each.dim() else each
-    if weight is not None:
-        each = each * _per_class(weight, x, dim)
-    classes = _per_class(torch.arange(x.shape[dim], dtype=target.dtype, device=x.device), x, dim)
-    return torch.where((classes == target.unsqueeze(dim)) & valid, each, 0.0).to(x.dtype)
-
-
 def weight_norm_backward(grad, v, g, norms, dim):
     """Salimans and Kingma 2016, equation 3."""
     others = [d for d in range(v.dim()) if d != dim]
@@ -161,10 +126,11 @@ OWN = {
     aten.new_ones.default: new_ones,
     aten.new_empty_strided.default: new_empty_strided,
     aten.embedding_dense_backward.default: embedding_dense_backward,
-    aten.nll_loss_forward.default: nll_loss_forward,
-    aten.nll_loss_backward.default: nll_loss_backward,
-    aten.nll_loss2d_forward.default: nll_loss_forward,
-    aten.nll_loss2d_backward.default: nll_loss_backward,
+    **cross_entropy.DECOMPOSITIONS,
+    aten.nll_loss_forward.default: cross_entropy.nll_loss_forward,
+    aten.nll_loss_backward.default: cross_entropy.nll_loss_backward,
+    aten.nll_loss2d_forward.default: cross_entropy.nll_loss_forward,
+    aten.nll_loss2d_backward.default: cross_entropy.nll_loss_backward,
 }
 #: PyTorch's decompositions beyond the core set that lead to operations with a lowering.
 EXTRA = [

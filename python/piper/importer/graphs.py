@@ -31,6 +31,8 @@ FULL_VIEWS = {
 }
 #: Views of a part.
 PART_VIEWS = {aten.slice.Tensor, aten.select.int, aten.diagonal.default, operator.getitem}
+#: Operations that give all parts of a tensor at once.
+SPLITS = {aten.split.Tensor, aten.split_with_sizes.default, aten.unbind.int}
 #: Operations that make a tensor from numbers alone.
 CREATIONS = {
     aten.full.default,
@@ -59,6 +61,13 @@ def is_view(node: fx.Node) -> bool:
 def is_part_view(node: fx.Node) -> bool:
     """A slice or selection of a tensor (an item of a tuple is none)."""
     return node.op == "call_function" and node.target in PART_VIEWS and node.target is not operator.getitem
+
+
+def is_split(node: fx.Node) -> bool:
+    """A division of a tensor into parts, or one of its parts."""
+    if node.op == "call_function" and node.target is operator.getitem:
+        node = node.args[0]
+    return node.op == "call_function" and node.target in SPLITS
 
 
 def remove_aliases(graph: fx.Graph) -> None:

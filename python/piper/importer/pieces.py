@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
+from . import cross_entropy
 from .capture import Joint, Origin, Port
 from .constants import Constants, constant_calls, fold
 from .cut import Cutter, Key, Piece, identity
@@ -84,6 +85,7 @@ def program_of(joint: Joint, row_dependent: set[fx.Node], aliases: Mapping[str, 
     _refuse_random(joint)
     graph = joint.module.graph
     _seed_backward(joint)
+    cross_entropy.fuse(graph)
     constants = fold(joint.module, row_dependent)
     names = _names(joint, constants, aliases, inputs)
     parameters = {node for node, port in joint.placeholders.items() if port.kind == "parameter"}

@@ -3,6 +3,7 @@
 #define PIPER_RUNTIME_CPU_KERNELS_ATTENTION_H
 
 #include "runtime/cpu/KernelFailure.h"
+#include "runtime/cpu/kernels/Tiles.h"
 
 #include <algorithm>
 #include <cstdint>
@@ -11,8 +12,10 @@
 
 namespace piper::runtime {
 
-/// Queries are taken in blocks of this many rows.
-constexpr int64_t kQueryBlock = 64;
+/// Queries are taken in blocks of this many rows, scores in strips of fewer:
+/// behind the last key that a strip sees nothing is computed.
+constexpr int64_t kQueryBlock = 48;
+constexpr int64_t kQueryStrip = 12;
 
 struct AttentionShape {
   int64_t batch, heads, keyHeads, queries, keys, dim;
@@ -31,19 +34,47 @@ struct AttentionShape {
   int64_t visible(int64_t row) const {
     return causal ? std::min(row + 1, keys) : keys;
   }
-  /// Where a head of a batch row starts, counted in elements: in q and o, in k
-  /// and v (several heads share one of theirs), and in lse.
-  struct Head {
-    int64_t query, key, row;
-  };
-  Head head(int64_t index) const {
-    int64_t group = heads / keyHeads;
-    int64_t keyHead = index / heads * keyHeads + index % heads / group;
-    return {index * queries * dim, keyHead * keys * dim, index * queries};
+  int64_t group() const { return heads / keyHeads; }
+  /// Columns of the operands of products: whole vectors.
+  int64_t paddedDim() const { return wholeTiles(dim); }
+  /// Row stride of a block of scores.
+  int64_t scoreStride() const { return wholeTiles(keys); }
+
+  static int64_t wholeTiles(int64_t columns) {
+    return (columns + kTileColumns - 1) / kTileColumns * kTileColumns;
   }
-  /// Row stride of a block of scores, whole vectors.
-  int64_t scoreStride() const { return (keys + 15) / 16 * 16; }
 };
+
+/// to[column, row] = factor * from[row, column], zero from `rows` to `stride`.
+inline void transpose(const float *from, int64_t rows, int64_t columns,
+                      float factor, float *to, int64_t stride) {
+  for (int64_t column = 0; column < columns; ++column) {
+    for (int64_t row = 0; row < rows; ++row)
+      to[column * stride + row] = factor * from[row * columns + column];
+    std::fill(to + column * stride + rows, to + (column + 1) * stride, 0.0f);
+  }
+}
+
+/// `rows` of `columns` with zeros behind, so that they come in whole vectors;
+/// `from` itself where they do.
+inline const float *padded(const float *from, int64_t rows, int64_t columns,
+                           float *to) {
+  int64_t stride = AttentionShape::wholeTiles(columns);
+  if (stride == columns)
+    return from;
+  for (int64_t row = 0; row < rows; ++row) {
+    std::copy_n(from + row * columns, columns, to + row * stride);
+    std::fill(to + row * stride + columns, to + (row + 1) * stride, 0.0f);
+  }
+  return to;
+}
+
+/// The way back: from rows of whole vectors to rows of `columns`.
+inline void unpad(const float *from, int64_t rows, int64_t columns, float *to) {
+  int64_t stride = AttentionShape::wholeTiles(columns);
+  for (int64_t row = 0; row < rows && from != to; ++row)
+    std::copy_n(from + row * stride, columns, to + row * columns);
+}
 
 /// Working memory of the calling thread, kept for its next call; null after a
 /// report where there is none.

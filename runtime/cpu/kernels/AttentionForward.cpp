@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //
-// Blocks of queries against all keys they see: the scores of one block stay in
-// cache, and the part above the diagonal is never computed.
+// Strips of queries against all keys they see: the scores of a strip stay in
+// cache, and the part above the diagonal is not computed.
 #include "runtime/cpu/kernels/Attention.h"
-#include "runtime/cpu/kernels/Gemm.h"
 #include "runtime/cpu/kernels/Kernels.h"
 #include "runtime/cpu/kernels/Vector.h"
 
@@ -64,15 +63,18 @@ PIPER_MULTIVERSION void scaleRow(float *row, int64_t count, float factor) {
     row[i] *= factor;
 }
 
-void forwardHead(const AttentionShape &shape, const float *q, const float *k,
+/// One query head. `keys` [dim, stride] are transposed and scaled, rows of q, v
+/// and o come in whole vectors.
+void forwardHead(const AttentionShape &shape, const float *q, const float *keys,
                  const float *v, float *o, float *lse, float *scores) {
-  int64_t dim = shape.dim, stride = shape.scoreStride();
-  for (int64_t first = 0; first < shape.queries; first += kQueryBlock) {
-    int64_t rows = std::min(kQueryBlock, shape.queries - first);
+  int64_t dim = shape.paddedDim(), stride = shape.scoreStride();
+  for (int64_t first = 0; first < shape.queries; first += kQueryStrip) {
+    int64_t rows = std::min(kQueryStrip, shape.queries - first);
     int64_t width = shape.visible(first + rows - 1);
-    gemm(rows, width, dim, shape.scale, {q + first * dim, dim}, {k, dim, true},
-         0.0f, scores, stride);
-    float inverse[kQueryBlock];
+    multiplyTiles(rows, AttentionShape::wholeTiles(width), shape.dim,
+                  {q + first * dim, dim, 1}, keys, stride, false, scores,
+                  stride);
+    float inverse[kQueryStrip];
     for (int64_t i = 0; i < rows; ++i) {
       float maximum;
       float sum = exponentials(scores + i * stride, shape.visible(first + i),
@@ -81,7 +83,8 @@ void forwardHead(const AttentionShape &shape, const float *q, const float *k,
       lse[first + i] = maximum + std::log(sum);
     }
     float *block = o + first * dim;
-    gemm(rows, dim, width, 1.0f, {scores, stride}, {v, dim}, 0.0f, block, dim);
+    multiplyTiles(rows, dim, width, {scores, stride, 1}, v, dim, false, block,
+                  dim);
     for (int64_t i = 0; i < rows; ++i)
       scaleRow(block + i * dim, dim, inverse[i]);
   }
@@ -100,12 +103,30 @@ void piper_attention_forward(void *const *args, const int64_t *imm) {
   auto *o = static_cast<float *>(args[3]);
   auto *lse = static_cast<float *>(args[4]);
   static thread_local Scratch scratch;
-  float *scores = scratch.get(kQueryBlock * shape.scoreStride());
+  int64_t dim = shape.dim, padDim = shape.paddedDim();
+  int64_t stride = shape.scoreStride();
+  bool pads = padDim != dim;
+  int64_t queryPad = pads ? shape.queries * padDim : 0;
+  int64_t keyPad = pads ? shape.keys * padDim : 0;
+  float *scores =
+      scratch.get((kQueryStrip + dim) * stride + 2 * queryPad + keyPad);
   if (!scores)
     return;
-  for (int64_t index = 0; index < shape.batch * shape.heads; ++index) {
-    AttentionShape::Head at = shape.head(index);
-    forwardHead(shape, q + at.query, k + at.key, v + at.key, o + at.query,
-                lse + at.row, scores);
+  float *keys = scores + kQueryStrip * stride, *ownValues = keys + dim * stride;
+  float *ownQueries = ownValues + keyPad, *ownOut = ownQueries + queryPad;
+  int64_t keySize = shape.keys * dim, querySize = shape.queries * dim;
+  for (int64_t keyHead = 0; keyHead < shape.batch * shape.keyHeads; ++keyHead) {
+    transpose(k + keyHead * keySize, shape.keys, dim, shape.scale, keys,
+              stride);
+    const float *values =
+        padded(v + keyHead * keySize, shape.keys, dim, ownValues);
+    for (int64_t i = 0; i < shape.group(); ++i) {
+      int64_t head = keyHead * shape.group() + i;
+      float *out = pads ? ownOut : o + head * querySize;
+      forwardHead(shape,
+                  padded(q + head * querySize, shape.queries, dim, ownQueries),
+                  keys, values, out, lse + head * shape.queries, scores);
+      unpad(out, shape.queries, dim, o + head * querySize);
+    }
   }
 }

@@ -273,6 +273,33 @@ def test_cheap_values_are_made_again():
     assert torch.allclose(outcome.gradients["gate.weight"], model.gate.weight.grad, rtol=1e-5, atol=1e-6)
 
 
+def test_rotated_queries_are_made_again():
+    """Rotary positions behind a norm, which keeps its input: the backward rotates again, and copies a transposed value
+    again.
+    """
+
+    class Rotated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.project, self.out = nn.Linear(4, 8, bias=False), nn.Linear(8, 2, bias=False)
+            self.register_buffer("cos", torch.rand(3, 8))
+
+        def forward(self, x):
+            y = self.project(x)
+            y = y * torch.rsqrt(y.pow(2).mean(-1, keepdim=True) + 1e-6)
+            first, second = y.chunk(2, dim=-1)
+            y = y * self.cos + torch.cat([-second, first], dim=-1) * (1 - self.cos)
+            return self.out(y.transpose(0, 1).contiguous().transpose(0, 1) * y)
+
+    model, batch = Rotated(), zoo.regression((3, 4), (3, 2))
+    imported = import_model(model, lambda o, t: (o.square().sum(), 1), batch)
+    saved = imported.member(imported.nodes[0], 6).saved_results
+    assert sorted(spec.shape for spec in saved) == [(6, 3, 1), (18, 2), (18, 8)]
+    outcome = train(imported, [batch])
+    model(*batch["args"]).square().sum().backward()
+    assert torch.allclose(outcome.gradients["project.weight"], model.project.weight.grad, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("seed", ["1", "77"])
 def test_names_do_not_depend_on_the_hash_seed(seed):
     code = (
