@@ -84,6 +84,14 @@ def DecomposeConcat : Pass<"piper-decompose-concat", "::mlir::func::FuncOp"> {
   let dependentDialects = ["::mlir::tensor::TensorDialect"];
 }
 
+def ComputeLate : Pass<"piper-compute-late", "::mlir::func::FuncOp"> {
+  let summary = "What depends on arguments alone is computed where it is first used";
+  let description = [{
+    A backward makes values of its forward again from its arguments. Late they are
+    shorter alive, and stand beside loops over the same rows.
+  }];
+}
+
 def LibraryCallDestinations : Pass<"piper-library-call-destinations", "::mlir::func::FuncOp"> {
   let summary = "Gives each piper.library_call tensors to write to";
   let dependentDialects = ["::mlir::tensor::TensorDialect"];

@@ -59,6 +59,8 @@ void buildTensorPhase(OpPassManager &pm) {
 /// Tensors become buffers; results are written where the caller wants them.
 void buildBufferPhase(OpPassManager &pm) {
   auto &function = pm.nest<func::FuncOp>();
+  // Before it is decided which op reads a value last.
+  function.addPass(createComputeLate());
   function.addPass(createLibraryCallDestinations());
   // After the last CSE, which would merge the copies again.
   function.addPass(createSplitFills());
