@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 
 import torch
-from torch import Tensor
 
 from . import cross_entropy, indexing, library_ops, orders, pooling
 from .convolutions import convolution_backward
