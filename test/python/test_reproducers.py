@@ -3,7 +3,9 @@
 
 import os
 import shlex
+import shutil
 import subprocess
+import sys
 
 import piper
 import pytest
@@ -27,7 +29,11 @@ def check(error: piper.CompileError, message: str, folder) -> None:
     assert f"reproduce with: {error.command}" in str(error)
     words = shlex.split(error.command)
     assert words[0] == "piper-opt" and os.path.dirname(words[-1]) == str(folder)
-    again = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    # As installed, beside this Python, or on the path.
+    places = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    again = subprocess.run(
+        [shutil.which(words[0], path=places), *words[1:]], capture_output=True, text=True, timeout=60
+    )
     assert again.returncode == 1
     assert message in again.stderr
 
