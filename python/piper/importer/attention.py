@@ -84,7 +84,8 @@ def replaces(args: tuple, kwargs: dict) -> Tensor | None:
     if given.get("attn_mask") is not None or given.get("dropout_p") or not q.dim() == k.dim() == v.dim() == 4:
         return None
     if (
-        not q.dtype == k.dtype == v.dtype == torch.float32
+        not q.dtype == k.dtype == v.dtype
+        or q.dtype not in (torch.float32, torch.bfloat16, torch.float16)
         or not q.shape[-1] == k.shape[-1] == v.shape[-1]
         or k.shape != v.shape
     ):

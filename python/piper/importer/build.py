@@ -15,6 +15,7 @@ from .annotate import BLOCK_TAG
 from .capture import Joint, capture, dry_run
 from .errors import ImporterError
 from .graphs import calls
+from .half_precision import is_half, use_masters
 from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe, explain_call
 from .loss import LossForm, loss_pair
@@ -23,8 +24,6 @@ from .unify import unify
 from .wrapped import plain_module
 
 MODEL, LOSS = "model", "loss_fn"
-#: Of parameters like these optimizers would need a copy of higher precision.
-_UPDATED_IN_ANOTHER_TYPE = (torch.bfloat16, torch.float16)
 
 
 def import_model(
@@ -77,6 +76,8 @@ def import_model(
         if training:
             _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
     states = _states(children)
+    for joint in joints.values():
+        use_masters(joint, _trained(children))
     _check_forms(forms)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
@@ -102,10 +103,10 @@ def _check_tensors(model: nn.Module) -> None:
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
         if parameter.dtype.is_complex:
             raise ImporterError(f"parameter '{name}' is of {parameter.dtype}: expected real parameters")
-        if parameter.dtype in _UPDATED_IN_ANOTHER_TYPE:
+        if parameter.dtype == torch.float16 and parameter.requires_grad:
             raise ImporterError(
-                f"parameter '{name}' is of {parameter.dtype}: expected parameters of torch.float32 (model.float()); to "
-                f"compute in {parameter.dtype}, use torch.autocast inside forward"
+                f"parameter '{name}' is of torch.float16, whose gradients need a loss scale, which is not supported: expected "
+                "torch.bfloat16 or torch.float32 (model.bfloat16() or model.float())"
             )
     for name, buffer in model.named_buffers():
         if buffer.dtype.is_complex:
@@ -205,6 +206,16 @@ def _refuse_complex(families: Mapping[str, Family]) -> None:
         )
 
 
+def _trained(children: Mapping[str, nn.Module]) -> set[str]:
+    """The names in the traced step of the parameters that are trained."""
+    return {
+        f"{prefix}.{name}"
+        for prefix, module in children.items()
+        for name, parameter in module.named_parameters(remove_duplicate=False)
+        if parameter.requires_grad
+    }
+
+
 def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
     names: dict[int, list[str]] = {}
     tensors: dict[int, tuple[torch.Tensor, str]] = {}
@@ -225,7 +236,7 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
             names[key][0],
             tuple(names[key]),
             tuple(tensor.shape),
-            tensor.dtype,
+            torch.float32 if tensor.requires_grad and is_half(tensor) else tensor.dtype,
             kind,
             tensor.requires_grad,
             persistent,

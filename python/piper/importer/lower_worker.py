@@ -16,10 +16,13 @@ def lower(flat: FlatGraph) -> str:
     """The linalg text of a function."""
     from . import decompositions
     from .capture import decompose, decomposition_table
+    from .half_precision import compute_in_float32
     from .linalg import linalg_text
 
     table = decomposition_table(decompositions.OWN, decompositions.EXTRA, decompositions.KEPT)
-    return linalg_text(flat.name, decompose(unflatten(flat), flat.inputs, table))
+    module = decompose(unflatten(flat), flat.inputs, table)
+    compute_in_float32(module.graph)
+    return linalg_text(flat.name, module)
 
 
 def main() -> None:
