@@ -57,6 +57,14 @@ LogicalResult GemmOp::verify() {
       (onTensors && getResult().getTypes().front() != output))
     return emitOpError("expected one result of the type of the output on "
                        "tensors and none on memrefs");
+  Type element = lhs.getElementType(), result = output.getElementType();
+  if (rhs.getElementType() != element ||
+      (!result.isF32() && (!element.isBF16() || getAccumulate())))
+    return emitOpError("expected operands of one type and an output of f32 (or "
+                       "of bf16 where they are and it does not accumulate), "
+                       "got ")
+           << element << " times " << rhs.getElementType() << " into "
+           << result;
   int64_t rank = output.getRank();
   if (rank < 2 || rank > 3 || lhs.getRank() != rank || rhs.getRank() != rank)
     return emitOpError("expected operands of one rank, 2 or 3, got ranks ")

@@ -12,8 +12,8 @@ include "mlir/IR/OpBase.td"
 include "mlir/Interfaces/DestinationStyleOpInterface.td"
 include "mlir/Interfaces/SideEffectInterfaces.td"
 
-def Piper_F32Shaped : AnyTypeOf<[F32Tensor, StridedMemRefRankOf<[F32], [2, 3]>],
-                                "tensor or strided memref of f32">;
+def Piper_Matrix : AnyTypeOf<[TensorOf<[F32, BF16]>, StridedMemRefRankOf<[F32, BF16], [2, 3]>],
+                             "tensor or strided memref of f32 or bf16">;
 
 def Piper_GemmOp : Piper_Op<"gemm", [
     DestinationStyleOpInterface,
@@ -35,13 +35,15 @@ def Piper_GemmOp : Piper_Op<"gemm", [
     Constraints:
     - all three operands are tensors with one result of the type of `output`,
       or all are memrefs and there is no result
-    - all have the same rank, 2 or 3, static shapes and element type f32
+    - all have the same rank, 2 or 3, and static shapes
+    - `lhs` and `rhs` are both of f32 or both of bf16; `output` is of f32, or of
+      bf16 where they are and it does not accumulate. Sums are made in f32.
     - the batch dimensions are equal and the product's shape is that of `output`
   }];
-  let arguments = (ins Piper_F32Shaped:$lhs, Piper_F32Shaped:$rhs,
-                       Piper_F32Shaped:$output, UnitAttr:$transpose_lhs,
+  let arguments = (ins Piper_Matrix:$lhs, Piper_Matrix:$rhs,
+                       Piper_Matrix:$output, UnitAttr:$transpose_lhs,
                        UnitAttr:$transpose_rhs, UnitAttr:$accumulate);
-  let results = (outs Variadic<F32Tensor>:$result);
+  let results = (outs Variadic<TensorOf<[F32, BF16]>>:$result);
   let assemblyFormat = [{
     `ins` `(` $lhs `,` $rhs `:` type($lhs) `,` type($rhs) `)`
     `outs` `(` $output `:` type($output) `)` attr-dict (`->` type($result)^)?

@@ -64,6 +64,10 @@ struct LowerKernelCalls : public impl::LowerKernelCallsBase<LowerKernelCalls> {
       immediates.push_back(list[rank - 2]);
     for (ArrayRef<int64_t> list : strides)
       immediates.push_back(batched ? list[0] : 0);
+    if (lhs.getElementType().isBF16()) {
+      immediates.push_back(output.getElementType().isBF16());
+      return call(gemm, "gemm_bf16", operands, immediates);
+    }
     return call(gemm, batched ? "sgemm_batched" : "sgemm", operands,
                 immediates);
   }

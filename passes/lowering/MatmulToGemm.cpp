@@ -3,6 +3,7 @@
 
 #include "passes/Passes.h"
 #include "passes/lowering/AccumulateGemms.h"
+#include "passes/lowering/Conversions.h"
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "mlir/Dialect/Linalg/IR/Linalg.h"
@@ -87,9 +88,49 @@ bool isZeroFill(Value value) {
          constant.getSplatValue<APFloat>().isZero();
 }
 
-bool isF32(Value value) {
+bool hasStaticShape(Value value) {
   auto type = dyn_cast<RankedTensorType>(value.getType());
-  return type && type.getElementType().isF32() && type.hasStaticShape();
+  return type && type.hasStaticShape();
+}
+
+/// f32, or bf16 summed in f32.
+bool hasKernel(linalg::LinalgOp op) {
+  Type lhs = getElementTypeOrSelf(op->getOperand(0));
+  return (lhs.isF32() || lhs.isBF16()) &&
+         getElementTypeOrSelf(op->getOperand(1)) == lhs &&
+         getElementTypeOrSelf(op.getDpsInits()[0]).isF32();
+}
+
+/// A product whose only reader rounds it to bf16, maybe reshaped, is written
+/// as bf16.
+void narrow(GemmOp gemm) {
+  if (gemm.getAccumulate() || !getElementTypeOrSelf(gemm.getLhs()).isBF16() ||
+      !gemm->getResult(0).hasOneUse())
+    return;
+  SmallVector<Operation *> reshapes;
+  Operation *reader = *gemm->getResult(0).user_begin();
+  while (isa<tensor::ExpandShapeOp, tensor::CollapseShapeOp>(reader) &&
+         reader->hasOneUse()) {
+    reshapes.push_back(reader);
+    reader = *reader->getResult(0).user_begin();
+  }
+  auto generic = dyn_cast<linalg::GenericOp>(reader);
+  if (!getConversionSource<arith::TruncFOp>(generic) ||
+      !getElementTypeOrSelf(generic->getResult(0)).isBF16())
+    return;
+  OpBuilder builder(gemm);
+  auto narrowed = [](Value value) {
+    return cast<RankedTensorType>(value.getType())
+        .clone(BFloat16Type::get(value.getContext()));
+  };
+  auto type = narrowed(gemm->getResult(0));
+  gemm.getOutputMutable().assign(tensor::EmptyOp::create(
+      builder, gemm.getLoc(), type.getShape(), type.getElementType()));
+  gemm->getResult(0).setType(type);
+  for (Operation *op : reshapes)
+    op->getResult(0).setType(narrowed(op->getResult(0)));
+  generic->getResult(0).replaceAllUsesWith(generic.getInputs()[0]);
+  generic->erase();
 }
 
 struct MatmulToGemm : public impl::MatmulToGemmBase<MatmulToGemm> {
@@ -103,12 +144,15 @@ struct MatmulToGemm : public impl::MatmulToGemmBase<MatmulToGemm> {
       convert(op);
     // Before fusion makes the sums part of other loops.
     accumulateGemms(getOperation());
+    SmallVector<GemmOp> gemms;
+    getOperation().walk([&](GemmOp op) { gemms.push_back(op); });
+    llvm::for_each(gemms, narrow);
   }
 
   void convert(linalg::LinalgOp op) {
     Value output = op.getDpsInits()[0];
-    if (op->getNumResults() != 1 || !isF32(op->getOperand(0)) ||
-        !isF32(op->getOperand(1)) || !isF32(output) || hasUserMaps(op))
+    if (op->getNumResults() != 1 || !hasKernel(op) || hasUserMaps(op) ||
+        !llvm::all_of(op->getOperands(), hasStaticShape))
       return;
     OpBuilder builder(op);
     Operand lhs = peelTranspose(builder, op->getOperand(0));

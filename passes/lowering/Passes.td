@@ -40,11 +40,22 @@ def GuardIndices : Pass<"piper-guard-indices", "::mlir::func::FuncOp"> {
                            "::mlir::cf::ControlFlowDialect", "::mlir::tensor::TensorDialect"];
 }
 
+def FoldConversions : Pass<"piper-fold-conversions", "::mlir::func::FuncOp"> {
+  let summary = "What is rounded to a smaller type and widened again stays as it was";
+  let description = [{
+    Of whole tensors, also through reshapes, and of elements within one loop.
+    The rounded value stays for those who read it.
+  }];
+  let dependentDialects = ["::mlir::tensor::TensorDialect"];
+}
+
 def MatmulToGemm : Pass<"piper-matmul-to-gemm", "::mlir::func::FuncOp"> {
-  let summary = "Matrix products of f32 become piper.gemm";
+  let summary = "Matrix products of f32 and bf16 become piper.gemm";
   let description = [{
     A transposed operand becomes a flag and a zero initial value becomes a
-    product that overwrites. Other element types stay with linalg.
+    product that overwrites. Products of bf16 are summed in f32; where nothing
+    reads the result but a conversion to bf16, it is written as bf16 at once.
+    Other element types stay with linalg.
   }];
   let dependentDialects = ["::piper::PiperDialect", "::mlir::tensor::TensorDialect"];
 }
@@ -66,7 +77,7 @@ def TrimWindows : Pass<"piper-trim-windows", "::mlir::func::FuncOp"> {
 }
 
 def ExpandMath : Pass<"piper-expand-math", "::mlir::func::FuncOp"> {
-  let summary = "Vectorizable f32 exp, tanh, erf, small powers; bf16 conversions";
+  let summary = "Vectorizable f32 exp, tanh, erf and small powers";
   let description = [{
     Polynomials with no branch and no call, so that loops over them vectorize.
     exp is within 2 ulp and exact at 0, -inf, +inf and NaN.
@@ -179,6 +190,15 @@ def LowerKernelCalls : Pass<"piper-lower-kernel-calls", "::mlir::ModuleOp"> {
 def LowerAsserts : Pass<"piper-lower-asserts", "::mlir::ModuleOp"> {
   let summary = "A failed cf.assert reports through piper_kernel_fail";
   let dependentDialects = ["::mlir::LLVM::LLVMDialect", "::mlir::scf::SCFDialect", "::mlir::arith::ArithDialect", "::mlir::func::FuncDialect"];
+}
+
+def ExpandConversions : Pass<"piper-expand-conversions", "::mlir::ModuleOp"> {
+  let summary = "Conversions from and to bf16 become integer arithmetic";
+  let description = [{
+    LLVM would call a routine that nobody provides. Rounds to nearest, ties to
+    even; NaN stays NaN.
+  }];
+  let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
 def WidenBooleans : Pass<"piper-widen-booleans", "::mlir::ModuleOp"> {

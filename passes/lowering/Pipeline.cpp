@@ -42,6 +42,7 @@ void buildTensorPhase(OpPassManager &pm) {
   auto &function = pm.nest<func::FuncOp>();
   function.addPass(createGuardIndices());
   function.addPass(createDecomposeConcat());
+  function.addPass(createFoldConversions());
   // While transposes and zero fills are still apart from other ops.
   function.addPass(createMatmulToGemm());
   function.addPass(createGeneralize());
@@ -53,6 +54,7 @@ void buildTensorPhase(OpPassManager &pm) {
   // Fusion compares indexing maps, which unit dims would make differ.
   function.addPass(createLinalgFoldUnitExtentDimsPass());
   function.addPass(createLinalgElementwiseOpFusionPass());
+  function.addPass(createFoldConversions());
   function.addPass(createCanonicalizerPass());
 }
 
@@ -90,6 +92,7 @@ void buildNestPhase(OpPassManager &pm) {
   pm.addPass(createLowerAsserts());
   // After loops exist: linalg has no i1 extension to insert.
   pm.addPass(createWidenBooleans());
+  pm.addPass(createExpandConversions());
 }
 
 void buildLLVMPhase(OpPassManager &pm) {

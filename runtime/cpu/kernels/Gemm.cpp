@@ -1,32 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 #include "runtime/cpu/kernels/Gemm.h"
 #include "runtime/cpu/kernels/Kernels.h"
+#include "runtime/cpu/kernels/OneThread.h"
 
 #include <algorithm>
 #include <dnnl.h>
-#include <omp.h>
 
 namespace piper::runtime {
-namespace {
-
-/// oneDNN takes as many OpenMP threads as the caller may use; a stream is one
-/// thread. The setting belongs to the calling thread and is put back.
-class OneThread {
-public:
-  OneThread() : before(omp_get_max_threads()) {
-    if (before != 1)
-      omp_set_num_threads(1);
-  }
-  ~OneThread() {
-    if (before != 1)
-      omp_set_num_threads(before);
-  }
-
-private:
-  int before;
-};
-
-} // namespace
 
 void gemm(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b,
           float beta, float *c, int64_t rowStride) {

@@ -11,6 +11,7 @@ const std::vector<KernelSymbol> &kernelSymbols() {
   static const std::vector<KernelSymbol> symbols = {
       KERNEL(piper_sgemm),
       KERNEL(piper_sgemm_batched),
+      KERNEL(piper_gemm_bf16),
       KERNEL(piper_attention_forward),
       KERNEL(piper_attention_backward),
       KERNEL(piper_embedding_backward),

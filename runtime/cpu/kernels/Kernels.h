@@ -22,6 +22,9 @@ extern "C" {
 /// accumulate, row strides of a, b, c, batch strides of a, b, c (in elements).
 void piper_sgemm(void *const *args, const int64_t *imm);
 void piper_sgemm_batched(void *const *args, const int64_t *imm);
+/// The same of a and b of bf16, summed in f32; imm: as above, then whether c is
+/// of bf16 (and not accumulated to) instead of f32.
+void piper_gemm_bf16(void *const *args, const int64_t *imm);
 
 /// q[B,H,T,D] k[B,Hk,S,D] v[B,Hk,S,D] -> o[B,H,T,D] lse[B,H,T];
 /// imm: B, H, Hk, T, S, D, causal, bits of the f64 scale. Query i attends to
