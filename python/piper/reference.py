@@ -15,7 +15,7 @@ from .importer.loss import loss_pair
 
 
 class Reference:
-    """A copy of a model and its optimizer, trained by PyTorch in `dtype`.
+    """A copy of a model and its optimizer, trained by PyTorch in `dtype`; None leaves its types as they are.
 
     parts: (replicas, microbatches) that it goes through one after the other, replica by replica; (1, 1) takes the whole batch at once.
     """
@@ -25,7 +25,7 @@ class Reference:
         model: nn.Module,
         loss_fn: Callable,
         optimizer: torch.optim.Optimizer,
-        dtype: torch.dtype,
+        dtype: torch.dtype | None,
         parts: tuple[int, int],
         batch_dims: Mapping[str, int | None] | None = None,
         loss_reduction: str | None = None,
@@ -37,9 +37,9 @@ class Reference:
             pairs += zip(loss_fn.parameters(), self._loss_fn.parameters(), strict=True)
         self._parameters = [copied for _, copied in pairs]
         self._optimizer = _copy_optimizer(optimizer, {id(old): copied for old, copied in pairs})
-        self._model.to(dtype)
-        if isinstance(self._loss_fn, nn.Module):
-            self._loss_fn.to(dtype)
+        for module in (self._model, self._loss_fn):
+            if dtype is not None and isinstance(module, nn.Module):
+                module.to(dtype)
         self._dtype = dtype
         self._parts = parts
         self._batch_dims = batch_dims
@@ -104,7 +104,7 @@ class Reference:
 
     def _convert(self, value: Any) -> Any:
         floating = isinstance(value, torch.Tensor) and value.is_floating_point()
-        return value.to(self._dtype) if floating else value
+        return value.to(self._dtype) if floating and self._dtype is not None else value
 
 
 def _copy_optimizer(optimizer: torch.optim.Optimizer, replacement: Mapping[int, nn.Parameter]) -> torch.optim.Optimizer:

@@ -95,3 +95,19 @@ func.func @heads(%q: tensor<1x3x4x8xf32>, %k: tensor<1x2x4x8xf32>) {
       : (tensor<1x3x4x8xf32>, tensor<1x2x4x8xf32>, tensor<1x2x4x8xf32>) -> (tensor<1x3x4x8xf32>, tensor<1x3x4xf32>)
   return
 }
+
+// -----
+
+func.func @mixed(%a: tensor<2x3xbf16>, %b: tensor<3x5xf32>, %c: tensor<2x5xf32>) {
+  // expected-error @below {{expected operands of one type and an output of f32 (or of bf16 where they are and it does not accumulate), got 'bf16' times 'f32' into 'f32'}}
+  %0 = piper.gemm ins(%a, %b : tensor<2x3xbf16>, tensor<3x5xf32>) outs(%c : tensor<2x5xf32>) -> tensor<2x5xf32>
+  return
+}
+
+// -----
+
+func.func @narrow_sum(%a: tensor<2x3xbf16>, %b: tensor<3x5xbf16>, %c: tensor<2x5xbf16>) {
+  // expected-error @below {{got 'bf16' times 'bf16' into 'bf16'}}
+  %0 = piper.gemm ins(%a, %b : tensor<2x3xbf16>, tensor<3x5xbf16>) outs(%c : tensor<2x5xbf16>) {accumulate} -> tensor<2x5xbf16>
+  return
+}

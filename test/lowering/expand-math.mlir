@@ -44,10 +44,3 @@ func.func @left(%x: f64, %y: f32) -> (f64, f32) {
   %1 = math.powf %y, %c : f32
   return %0, %1 : f64, f32
 }
-
-// CHECK-LABEL: func.func @bf16
-// CHECK-NOT: arith.truncf
-func.func @bf16(%x: f32) -> bf16 {
-  %0 = arith.truncf %x : f32 to bf16
-  return %0 : bf16
-}

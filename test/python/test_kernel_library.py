@@ -4,6 +4,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -160,3 +163,80 @@ def test_random_uniform():
     # Known answer of Philox4x32-10 (Random123's kat_vectors) for counter and key zero: 6627e8d5 e169c58d bc57ac4c 9b00dbd8.
     known = torch.tensor([0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8])
     assert torch.equal(draw(0, 0, 0, 4), (known >> 8).float() / 2**24)
+
+
+def gemm_bf16(a, b, c, transpose_a, transpose_b, accumulate) -> torch.Tensor:
+    """c after piper.gemm of bf16 operands [batch, …]; c of float32 or bf16."""
+    flags = [
+        n
+        for n, on in (("transpose_lhs", transpose_a), ("transpose_rhs", transpose_b), ("accumulate", accumulate))
+        if on
+    ]
+    types = [
+        "tensor<" + "".join(f"{n}x" for n in t.shape) + {torch.bfloat16: "bf16", torch.float32: "f32"}[t.dtype] + ">"
+        for t in (a, b, c)
+    ]
+    result = torch.empty_like(c)
+    Kernel(f"""
+    func.func @product(%a: {types[0]}, %b: {types[1]}, %c: {types[2]}) -> {types[2]} {{
+      %r = piper.gemm ins(%a, %b : {types[0]}, {types[1]}) outs(%c : {types[2]}) {{{", ".join(flags)}}} -> {types[2]}
+      return %r : {types[2]}
+    }}""")([a, b, c], [result])  # fmt: skip
+    return result
+
+
+PRODUCTS = [(1, 4, 5, 6), (3, 7, 1, 5), (2, 33, 65, 130), (1, 1, 1, 1), (1, 64, 256, 128)]
+
+
+def check_products(products=PRODUCTS) -> None:
+    for batch, m, n, k in products:
+        for transpose_a in (False, True):
+            for transpose_b in (False, True):
+                for accumulate, dtype in ((False, torch.float32), (True, torch.float32), (False, torch.bfloat16)):
+                    a, b = (
+                        torch.randn(batch, m, k, generator=generator()),
+                        torch.randn(batch, k, n, generator=generator()),
+                    )
+                    a, b = a.bfloat16(), b.bfloat16()
+                    c = torch.randn(batch, m, n, generator=generator()).to(dtype)
+                    expected = a.double() @ b.double() + (c.double() if accumulate else 0)
+                    shaped = [
+                        x.transpose(1, 2).contiguous() if flag else x
+                        for x, flag in ((a, transpose_a), (b, transpose_b))
+                    ]
+                    operands = [x[0] if batch == 1 else x for x in (*shaped, c)]
+                    result = gemm_bf16(*operands, transpose_a, transpose_b, accumulate).double().reshape(batch, m, n)
+                    # Sums in float32; a bf16 result is rounded once.
+                    allowed = 1e-6 * math.sqrt(k) * expected.abs().max() + (
+                        2**-8 * expected.abs() if dtype == torch.bfloat16 else 0
+                    )
+                    assert ((result - expected).abs() <= allowed).all(), (
+                        batch,
+                        m,
+                        n,
+                        k,
+                        transpose_a,
+                        transpose_b,
+                        accumulate,
+                        dtype,
+                    )
+
+
+def test_bf16_product():
+    check_products()
+
+
+def test_bf16_product_without_instructions_for_it():
+    """oneDNN has no bf16 product for AVX2: the kernel multiplies in float32."""
+    run = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import test_kernel_library as t; t.check_products(t.PRODUCTS[:3])"
+    )
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    done = subprocess.run(
+        [sys.executable, "-c", run, os.path.dirname(__file__)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr

@@ -41,7 +41,9 @@ def compute_in_float32(graph: fx.Graph) -> None:
 
 def _values(node: fx.Node) -> list:
     own = node.meta.get("val")
-    return [operand.meta.get("val") for operand in node.all_input_nodes] + (list(own) if isinstance(own, (tuple, list)) else [own])
+    return [operand.meta.get("val") for operand in node.all_input_nodes] + (
+        list(own) if isinstance(own, (tuple, list)) else [own]
+    )
 
 
 def _widen_operands(graph: fx.Graph, node: fx.Node) -> None:
