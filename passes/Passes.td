@@ -79,12 +79,15 @@ def VerifyScheduled : Pass<"piper-verify-scheduled", "::mlir::ModuleOp"> {
 }
 
 def PrintSchedule : Pass<"piper-print-schedule", "::mlir::ModuleOp"> {
-  let summary = "Prints a schedule, one line per rank, for no particular module";
+  let summary = "Proves and prints a schedule, one line per rank, for no particular module";
   let options = [
     Option<"name", "name", "std::string", "\"1f1b\"", "Name of the schedule">,
     Option<"stages", "stages", "int64_t", "2", "Number of pipeline stages">,
     Option<"microbatches", "microbatches", "int64_t", "4", "Number of microbatches">,
-    Option<"ranks", "ranks", "int64_t", "0", "Number of ranks; 0: as many as stages">,
+    Option<"ranks", "ranks", "int64_t", "0", "Number of ranks; 0: as many as stages, or half as many where a rank has several">,
+    Option<"file", "file", "std::string", "\"\"", "CSV file of torch.distributed.pipelining to read instead">,
+    Option<"format", "format", "std::string", "\"rows\"",
+           "rows; csv; or, at unit costs, times (a line per rank) or timeline (a picture)">,
   ];
 }
 

@@ -19,22 +19,6 @@ MLIR_CAPI_EXPORTED void piperRegisterPasses(void);
 /* The piper-opt tool; returns its exit code. */
 MLIR_CAPI_EXPORTED int piperOptMain(int argc, char **argv);
 
-/* Receives one action of one rank, printed as in `2F0`. */
-typedef void (*PiperActionCallback)(intptr_t rank, MlirStringRef action,
-                                    void *userData);
-
-/* Calls `onAction` for each action of the schedule `name`, rank by rank in
- * order. Where there is no such schedule, calls `onError` and returns false. */
-MLIR_CAPI_EXPORTED bool piperBuildSchedule(MlirStringRef name, int64_t stages,
-                                           int64_t microbatches, int64_t ranks,
-                                           PiperActionCallback onAction,
-                                           MlirStringCallback onError,
-                                           void *userData);
-
-/* Calls `onName` for each schedule that `piperBuildSchedule` knows. */
-MLIR_CAPI_EXPORTED void piperListSchedules(MlirStringCallback onName,
-                                           void *userData);
-
 /* Hands the plan file of a planned module to `result`, or a message to
  * `error`. `kernels` and `workspaceBytes` have `numKernels` entries: the scratch
  * memory of compiled kernels. Returns whether it succeeded. */

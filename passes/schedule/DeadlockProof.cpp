@@ -12,7 +12,7 @@
 #include "passes/schedule/DeadlockProof.h"
 #include "passes/directives/Filter.h"
 #include "passes/directives/Groups.h"
-#include "passes/schedule/EventGraph.h"
+#include "passes/schedule/library/EventGraph.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"

@@ -5,7 +5,7 @@
 #define PIPER_PASSES_SCHEDULE_GRAPHORDER_H
 
 #include "dialect/PiperDialect.h"
-#include "passes/schedule/EventGraph.h"
+#include "passes/schedule/library/EventGraph.h"
 #include "llvm/ADT/DenseMap.h"
 
 namespace piper {

@@ -2,7 +2,7 @@
 //===- ListScheduler.cpp - greedy scheduling of a task graph --------------===//
 
 #include "passes/schedule/ListScheduler.h"
-#include "passes/schedule/EventGraph.h"
+#include "passes/schedule/library/EventGraph.h"
 #include <algorithm>
 #include <queue>
 #include <set>

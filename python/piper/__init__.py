@@ -7,7 +7,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from . import strategies
+    from . import schedules, strategies
     from .compiler import compile
     from .directives import Strategy
     from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
@@ -37,6 +37,7 @@ _HOMES = {
     "compile": "compiler",
     "load": "program",
     "rehearse": "program",
+    "schedules": "schedules",
     "strategies": "strategies",
     "verify": "verification",
 }
@@ -59,6 +60,7 @@ __all__ = [
     "compile",
     "load",
     "rehearse",
+    "schedules",
     "strategies",
     "verify",
 ]
@@ -68,7 +70,7 @@ def __getattr__(name: str):
     if name not in _HOMES:
         raise AttributeError(f"module 'piper' has no attribute '{name}'")
     module = importlib.import_module(f".{_HOMES[name]}", __name__)
-    value = module if name == "strategies" else getattr(module, name)
+    value = module if name in ("schedules", "strategies") else getattr(module, name)
     globals()[name] = value
     return value
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""The command line: `piper train`, `piper compile` and `piper verify` for a user's model file.
+"""The command line: `piper train`, `piper compile` and `piper verify` for a user's model file, `piper simulate` for a schedule.
 
 Exit codes: 0 done, 1 failed, 2 wrong use, 3 a rank was lost.
 """
@@ -18,9 +18,9 @@ import typer
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.py", help="a file with build() -> (model, loss_fn, batches)")]
-StrategyFile = Annotated[Optional[Path], typer.Option("--strategy", help="a JSON strategy over the mesh")]  # noqa: UP045
+StrategyFile = Annotated[Optional[Path], typer.Option("--strategy", help="JSON over the mesh, or a schedule's CSV")]  # noqa: UP045
 MeshOption = Annotated[str, typer.Option("--mesh", help="axes and ranks, as in pp=2,dp=2")]
-ScheduleOption = Annotated[str, typer.Option("--schedule", help="pipeline schedule: 1f1b or gpipe")]
+ScheduleOption = Annotated[str, typer.Option("--schedule", help="pipeline schedule, such as 1f1b or gpipe")]
 MicrobatchOption = Annotated[int, typer.Option("--microbatches", min=1, help="microbatches of each replica")]
 ZeroOption = Annotated[
     int,
@@ -104,6 +104,37 @@ def verify(
     raise typer.Exit(0 if report.ok else 1)
 
 
+@app.command()
+def simulate(
+    file: Annotated[Optional[Path], typer.Argument(metavar="[SCHEDULE.csv]", help="a schedule to read")] = None,  # noqa: UP045
+    schedule: Annotated[str, typer.Option("--schedule", help="or the name of one, such as zbv")] = "1f1b",
+    ranks: Annotated[int, typer.Option("--ranks", help="pipeline ranks")] = 4,
+    microbatches: Annotated[int, typer.Option("--microbatches")] = 8,
+    stages: Annotated[Optional[int], typer.Option("--stages", help="in all; default: one or two per rank")] = None,  # noqa: UP045
+    costs: Annotated[
+        str, typer.Option("--costs", help="times of forward, backward and its halves")
+    ] = "F=1,B=2,I=1,W=1",
+    latency: Annotated[float, typer.Option("--latency", help="of a message between ranks")] = 0.0,
+    transfer: Annotated[float, typer.Option("--transfer", help="time that a message keeps its link busy")] = 0.0,
+    csv: Annotated[bool, typer.Option("--csv", help="print the schedule as torch's CSV instead")] = False,
+    json: Annotated[bool, typer.Option("--json", help="print everything as JSON instead")] = False,
+) -> None:
+    """Proves a pipeline schedule and shows what it takes: makespan, bubbles, live chunks, and a picture."""
+    import json as json_text
+
+    from . import schedules
+
+    table = schedules.load(file) if file else schedules.build(schedule, ranks, microbatches, stages)
+    table.prove()
+    result = table.simulate(_costs(costs), latency, transfer)
+    if csv:
+        _say(table.csv().rstrip("\n"))
+    elif json:
+        _say(json_text.dumps(result.to_json(), indent=2))
+    else:
+        _say(f"{result}\n{result.timeline()}".rstrip("\n"))
+
+
 def main() -> None:
     """Runs the command line; every error that Piper raises becomes one message and its exit code."""
     from .errors import PiperError
@@ -128,7 +159,7 @@ def _strategy(
 
     ranks = _mesh(mesh)
     if file is not None:
-        return piper.Strategy.load(file, ranks)
+        return piper.Strategy.load(file, ranks, zero=zero, bucket_size=bucket)
     if user.strategy is not None:
         return user.strategy(ranks)
     if "pp" in ranks.shape:
@@ -149,6 +180,19 @@ def _mesh(text: str) -> Any:
             raise piper.UsageError(f"--mesh: expected each axis once, got '{name}' twice in {text!r}")
         axes[name] = int(extent)
     return piper.Mesh(**axes)
+
+
+def _costs(text: str) -> dict[str, float]:
+    from .errors import UsageError
+
+    costs = {}
+    for part in text.split(","):
+        name, _, value = part.partition("=")
+        try:
+            costs[name.strip()] = float(value)
+        except ValueError:
+            raise UsageError(f"--costs: expected times such as F=1,B=2,I=1,W=1, got {text!r}") from None
+    return costs
 
 
 def _optimizer(user: Any, lr: float) -> Any:

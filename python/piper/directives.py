@@ -287,11 +287,34 @@ class Strategy:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
     @classmethod
-    def load(cls, path: str | os.PathLike, mesh: Mesh | None = None) -> Strategy:
-        """Reads a JSON strategy. Without a mesh, the ranks 0 to the largest device form one axis 'rank'."""
+    def load(
+        cls,
+        path: str | os.PathLike,
+        mesh: Mesh | None = None,
+        *,
+        microbatches: int | None = None,
+        zero: int = 0,
+        bucket_size: float = 25.0,
+    ) -> Strategy:
+        """Reads a strategy: directives as JSON; or, from a file named `.csv`, a schedule of torch.distributed.pipelining.
+
+        Without a mesh, the ranks 0 to the largest device form one axis 'rank', those of a schedule the axis 'pp'. A schedule says the
+        order only: `zero` and `bucket_size` are those of `strategies.pipeline`, and where `microbatches` is given the file must have as
+        many.
+        """
+        if os.fspath(path).lower().endswith(".csv"):
+            from . import schedules, strategies
+
+            schedule = schedules.load(path)
+            return strategies.pipeline(mesh or Mesh(pp=schedule.ranks), schedule, microbatches, zero, bucket_size)
         from .strategy_json import read
 
-        return read(path, mesh)
+        strategy = read(path, mesh)
+        if microbatches is not None and strategy.num_microbatches != microbatches:
+            raise UsageError(
+                f"{path}: expected {microbatches} microbatches, got a strategy for {strategy.num_microbatches}"
+            )
+        return strategy
 
     def _add(self, directive: Directive) -> Strategy:
         self.directives.append(directive)

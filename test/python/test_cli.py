@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Wrong use of the command line: one message, exit code 2."""
 
+import json
 import subprocess
 import sys
 
@@ -34,7 +35,7 @@ def run(*arguments, cwd):
         (
             MODEL,
             ["train", "m.py", "--mesh", "pp=2", "--schedule", "zb"],
-            "expected a schedule out of gpipe, 1f1b, got 'zb'",
+            "interleaved_zb, zbv, dualpipe, dualpipev, got 'zb'",
         ),
         (MODEL, ["compile", "m.py"], "Missing option"),
         (MODEL, ["train", "m.py", "--mesh", "pp=2,pp=3"], "expected each axis once, got 'pp' twice"),
@@ -46,6 +47,10 @@ def run(*arguments, cwd):
         (MODEL, ["train", "m.py", "--mesh", "pp=2"], "unknown tag 'stage'"),
         (MODEL, ["train", "m.py", "--zero", "4"], "--zero"),
         (MODEL, ["train", "m.py", "--strategy", "none.json"], "No such file"),
+        ("0F0,0Q1,0B0", ["simulate", "s.csv"], "s.csv: row 1, column 2: expected an action such as 2F0"),
+        ("0F0,0B0", ["simulate", "s.csv", "--costs", "F"], "--costs: expected times such as F=1,B=2,I=1,W=1, got 'F'"),
+        (None, ["simulate", "--schedule", "dualpipe", "--ranks", "3"], "got 3; the nearest are 2 and 4"),
+        (None, ["simulate", "--latency", "-1"], "expected costs from 0 to 1e18, got -1"),
     ],
 )
 def test_wrong_use(tmp_path, content, arguments, message):
@@ -120,3 +125,20 @@ def test_verify_tells_by_its_exit_code(tmp_path):
     done = run("verify", "m.py", cwd=tmp_path)
     assert done.returncode == 1
     assert "could not be verified" in done.stdout and "RMSprop" in done.stdout
+
+
+def test_simulate(tmp_path):
+    """Makespan and bubble of DualPipeV by its formula: m chunks of 6 and (p - 1)(F + B + B - 3W)."""
+    result = run("simulate", "--schedule", "dualpipev", "--ranks", "4", "--microbatches", "10", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.startswith("makespan 66, bubble 6\n")
+    assert "rank 0 | 0F0 0F1 0F2 0F3 0F4 0F5 0F6 7F0 7I0 7W0 " in result.stdout
+
+
+def test_simulate_as_json_and_csv(tmp_path):
+    arguments = ["simulate", "--schedule", "gpipe", "--ranks", "2", "--microbatches", "2"]
+    assert run(*arguments, "--csv", cwd=tmp_path).stdout == "0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n"
+    (tmp_path / "g.csv").write_text("0F0,0F1,0B0,0B1\n1F0,1F1,1B0,1B1\n")
+    data = json.loads(run("simulate", "g.csv", "--json", "--costs", "F=2,B=3", cwd=tmp_path).stdout)
+    assert (data["schedule"], data["stages"], data["ranks"], data["microbatches"]) == ("g.csv", 2, 2, 2)
+    assert data["makespan"] == (2 + 1) * (2 + 3)

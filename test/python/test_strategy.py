@@ -224,8 +224,8 @@ def test_1f1b_is_complete_and_bounded(stages, microbatches):
 
 
 def test_unknown_schedule_lists_the_known():
-    with pytest.raises(piper.UsageError, match="gpipe, 1f1b, got 'zbv'"):
-        piper.strategies.pipeline(piper.Mesh(pp=2), schedule="zbv")
+    with pytest.raises(piper.UsageError, match="gpipe, 1f1b, .*dualpipev, got 'zigzag'"):
+        piper.strategies.pipeline(piper.Mesh(pp=2), schedule="zigzag")
 
 
 def test_pipeline_needs_its_axis():
@@ -255,3 +255,66 @@ def test_json_that_nobody_meant(tmp_path, text, message):
     (tmp_path / "s.json").write_text(text)
     with pytest.raises(piper.UsageError, match=message):
         piper.Strategy.load(tmp_path / "s.json", piper.Mesh(pp=2))
+
+
+def order_of(strategy):
+    return [directive.filters for directive in strategy.directives if directive.op == "order"]
+
+
+def test_stages_live_where_the_schedule_says():
+    def places(name, stages=None):
+        strategy = piper.strategies.pipeline(piper.Mesh(pp=2), name, microbatches=2, stages=stages)
+        return [(d.filter, d.devices) for d in strategy.directives if d.op == "place"]
+
+    assert places("interleaved_1f1b", 6) == [({"stage": s}, [s % 2]) for s in range(6)]
+    assert places("zbv") == [({"stage": s}, [rank]) for s, rank in enumerate([0, 1, 1, 0])]
+    assert places("dualpipe") == [
+        ({"stage": 0, "MB": 0}, [0]),
+        ({"stage": 0, "MB": 1}, [1]),
+        ({"stage": 1, "MB": 0}, [1]),
+        ({"stage": 1, "MB": 1}, [0]),
+    ]
+    assert places(None, 4) == [({"stage": s}, [s % 2]) for s in range(4)]
+
+
+def test_what_overlaps_is_one_group():
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=2), "dualpipev", microbatches=4)
+    groups = [group for order in order_of(strategy) for group in order if len(group) == 2]
+    assert [{"stage": 0, "MB": 3, "PASS": "F"}, {"stage": 3, "MB": 1, "PASS": "B"}] in groups
+    assert {"stage": 3, "MB": 0, "PASS": "I"} in [group[0] for group in order_of(strategy)[0]]
+
+
+def test_replicas_of_several_stages_per_rank():
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=2, dp=2), "interleaved_1f1b", microbatches=2, zero=1)
+    replicas = [(d.filter, d.devices, d.shard_optimizer) for d in strategy.directives if d.op == "replicate"]
+    assert replicas == [({"stage": s}, [s % 2 * 2, s % 2 * 2 + 1], True) for s in range(4)]
+
+
+def test_schedules_as_csv(tmp_path):
+    """A file gives the directives of the schedule that it holds."""
+    path = tmp_path / "s.csv"
+    path.write_text("0F0, 0F1 ,0B0,0B1,,\r\n1F0,1B0,1F1,1B1\r\n")
+    strategy = piper.Strategy.load(path)
+    assert strategy.mesh.shape == {"pp": 2}
+    assert strategy.num_microbatches == 2
+    assert order_of(strategy)[1] == [
+        [{"stage": 1, "MB": m, "PASS": p}] for m, p in ((0, "F"), (0, "B"), (1, "F"), (1, "B"))
+    ]
+    named = piper.strategies.pipeline(piper.Mesh(pp=2, dp=2), "1f1b", microbatches=2, zero=2, bucket_size=3)
+    loaded = piper.Strategy.load(path, piper.Mesh(pp=2, dp=2), zero=2, bucket_size=3)
+    assert [d.to_json() for d in loaded.directives] == [d.to_json() for d in named.directives]
+
+
+@pytest.mark.parametrize(
+    "mesh, microbatches, message",
+    [
+        (piper.Mesh(pp=3), None, "s.csv: expected 3 slices of 'pp' in the mesh, got a schedule for 2"),
+        (piper.Mesh(dp=2), None, "expected a mesh with an axis 'pp', got"),
+        (None, 8, "s.csv: expected 8 microbatches, got a schedule for 1"),
+    ],
+)
+def test_a_schedule_file_that_does_not_fit_is_refused(tmp_path, mesh, microbatches, message):
+    (tmp_path / "s.csv").write_text("0F0,0B0\n1F0,1B0\n")
+    with pytest.raises(piper.UsageError) as error:
+        piper.Strategy.load(tmp_path / "s.csv", mesh, microbatches=microbatches)
+    assert message in str(error.value)

@@ -24,6 +24,8 @@ class Composition:
     rows: int = 16
     bucket_size: float = 25.0
     layers: int = 4
+    # In all; several per rank where there are more than ranks.
+    stages: int | None = None
 
     def __str__(self) -> str:
         return self.name
@@ -41,6 +43,7 @@ class Composition:
                 microbatches=self.microbatches,
                 zero=self.zero,
                 bucket_size=self.bucket_size,
+                stages=self.stages,
             )
         return piper.strategies.data_parallel(
             piper.Mesh(dp=self.dp), zero=self.zero, bucket_size=self.bucket_size, microbatches=self.microbatches
@@ -49,7 +52,7 @@ class Composition:
     def compile(self, x, y, make_optimizer: Callable):
         model = lm.build(self.layers)
         if self.pp > 1:
-            piper.annotate_modules(model, {"stage": lm.stages(model, self.pp)})
+            piper.annotate_modules(model, {"stage": lm.stages(model, self.stages or self.pp)})
         optimizer = (
             make_optimizer(model.parameters(), lr=0.1)
             if isinstance(make_optimizer, type)
@@ -74,6 +77,13 @@ def _all() -> list[Composition]:
     out.append(Composition("pp2-unordered", pp=2, microbatches=4))
     out.append(Composition("pp2-1f1b-rows10", pp=2, schedule="1f1b", microbatches=4, rows=10))
     out.append(Composition("pp2dp2-1f1b-rows10", pp=2, dp=2, schedule="1f1b", microbatches=4, rows=10, zero=1))
+    for schedule in ("interleaved_1f1b", "looped_bfs"):
+        out.append(Composition(f"pp2-{schedule}-mb4", pp=2, schedule=schedule, microbatches=4, stages=4))
+    out.append(
+        Composition(
+            "pp2dp2-interleaved-zero3", pp=2, dp=2, schedule="interleaved_1f1b", microbatches=3, stages=4, zero=3
+        )
+    )
     out.append(Composition("dp2-rows7", dp=2, rows=7))
     out.append(Composition("dp2-rows7-zero3", dp=2, rows=7, zero=3))
     return out

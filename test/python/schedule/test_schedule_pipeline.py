@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 from collections import Counter
 from dataclasses import replace
 
+import piper
 import pytest
 from made_up_models import Model, imported_module
 from piper import schedules
@@ -15,25 +17,28 @@ from piper._mlir import ir
 from piper._mlir.passmanager import PassManager
 from symbolic_cluster import Cluster, Deadlock, graph_named, part_rows, run_imported
 
-FLAGS = ["", "shard_optimizer, ", "shard_optimizer, shard_grads, ", "shard_optimizer, shard_grads, shard_params, "]
+
+def whole_backwards(schedule: schedules.Schedule) -> schedules.Schedule:
+    """The same order where backwards are not divided: each in the place of its I."""
+    rows = [re.sub(r"\d+W\d+", "", row).replace("I", "B") for row in schedule.csv().splitlines()]
+    return schedules.parse("\n".join(rows))
 
 
 def directives(
-    model: Model, mesh: tuple[int, int], microbatches: int, zero: int, schedule: str | None, bucket_bytes: int
+    model: Model,
+    mesh: tuple[int, int],
+    microbatches: int,
+    zero: int,
+    schedule: str | schedules.Schedule | None,
+    bucket_bytes: int,
 ) -> list[str]:
     pp, dp = mesh
-    result = [f'piper.split {{}} "MB" into {microbatches}']
-    for stage in range(model.stages):
-        ranks = [stage % pp * dp + i for i in range(dp)]
-        result.append(f'piper.place {{stage = {stage} : i64}} on {ranks} stream "pp_stream"')
-        if dp > 1:
-            size = f"bucket_size = {bucket_bytes / 2**20:e} : f64"
-            result.append(f"piper.replicate {{stage = {stage} : i64}} on {ranks} {{{FLAGS[zero]}{size}}}")
-    if schedule:
-        for actions in schedules.by_name(schedule)(model.stages, microbatches):
-            groups = (f'[{{stage = {s} : i64, MB = {m} : i64, PASS = "{p}"}}]' for s, m, p in actions)
-            result.append(f"piper.order [{', '.join(groups)}]")
-    return result
+    if isinstance(schedule, str):
+        schedule = schedules.build(schedule, pp, microbatches, model.stages)
+    strategy = piper.strategies.pipeline(
+        piper.Mesh(pp=pp, dp=dp), schedule, microbatches, zero, bucket_bytes / 2**20, model.stages
+    )
+    return [line.strip() for line in re.sub(r" loc\(.*\)", "", strategy.to_mlir()).splitlines()[1:-1]]
 
 
 def check(
@@ -41,7 +46,7 @@ def check(
     mesh: tuple[int, int],
     microbatches: int,
     zero: int = 0,
-    schedule: str | None = None,
+    schedule: str | schedules.Schedule | None = None,
     bucket_bytes: int = 2**20,
 ) -> None:
     pp, dp = mesh
@@ -115,6 +120,34 @@ def test_models(change, schedule):
 @pytest.mark.parametrize("mesh", [(2, 1), (2, 2)])
 def test_stages_that_share_a_rank(mesh):
     check(Model(stages=4, blocks=1, skip=True, buffer=True), mesh, 4, zero=3 if mesh[1] > 1 else 0)
+
+
+@pytest.mark.parametrize("schedule", ["interleaved_1f1b", "looped_bfs"])
+@pytest.mark.parametrize("microbatches", [1, 3, 4, 8])
+@pytest.mark.parametrize("stages", [2, 4, 6])
+def test_several_stages_per_rank(stages, microbatches, schedule):
+    check(Model(stages=stages), (2, 1), microbatches, schedule=schedule)
+
+
+@pytest.mark.parametrize("schedule", ["interleaved_1f1b", "looped_bfs"])
+@pytest.mark.parametrize("zero", [0, 1, 2, 3])
+def test_several_stages_per_rank_with_replicas(zero, schedule):
+    check(Model(stages=4, tied=True, skip=True, buffer=True), (2, 2), 4, zero, schedule, bucket_bytes=600)
+
+
+@pytest.mark.parametrize("pp", [2, 4])
+@pytest.mark.parametrize("microbatches", [3, 4, 8])
+def test_forwards_and_backwards_that_share_a_cell(pp, microbatches):
+    schedule = whole_backwards(schedules.build("dualpipev", pp, microbatches))
+    assert "OVERLAP_F_B" in schedule.csv() or microbatches < 4
+    check(Model(stages=2 * pp), (pp, 1), microbatches, schedule=schedule)
+
+
+@pytest.mark.parametrize("microbatches", [2, 4, 9])
+@pytest.mark.parametrize("mesh, zero", [((2, 1), 0), ((4, 1), 0), ((2, 2), 0), ((2, 2), 1), ((2, 2), 3)])
+def test_two_copies_of_a_stage(mesh, zero, microbatches):
+    schedule = whole_backwards(schedules.build("dualpipe", mesh[0], microbatches))
+    check(Model(stages=mesh[0]), mesh, microbatches, zero, schedule)
 
 
 def test_the_cluster_sees_a_reduction_that_is_left_out():

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===- EventGraph.cpp - what must happen before what ----------------------===//
 
-#include "passes/schedule/EventGraph.h"
+#include "passes/schedule/library/EventGraph.h"
 #include <algorithm>
 #include <functional>
 #include <queue>
@@ -38,9 +38,13 @@ static std::vector<Event> sortPrefix(const EventGraph &graph,
   return order;
 }
 
-std::optional<std::vector<Event>> EventGraph::sort() const {
+std::vector<Event> EventGraph::sortPrefix() const {
   std::vector<uint32_t> counts;
-  std::vector<Event> order = sortPrefix(*this, counts);
+  return ::sortPrefix(*this, counts);
+}
+
+std::optional<std::vector<Event>> EventGraph::sort() const {
+  std::vector<Event> order = sortPrefix();
   if (order.size() != size())
     return std::nullopt;
   return order;
@@ -74,7 +78,7 @@ findEventOnCycle(const EventGraph &graph, const std::vector<uint32_t> &counts) {
 
 std::vector<Event> EventGraph::findCycle() const {
   std::vector<uint32_t> counts;
-  sortPrefix(*this, counts);
+  ::sortPrefix(*this, counts);
   std::optional<Event> start = findEventOnCycle(*this, counts);
   if (!start)
     return {};

@@ -42,6 +42,9 @@ public:
   /// Nothing where there is a cycle.
   std::optional<std::vector<Event>> sort() const;
 
+  /// As `sort`, as far as cycles allow: what is left out lies on or behind one.
+  std::vector<Event> sortPrefix() const;
+
   /// A shortest cycle through one of its events: each one precedes the next,
   /// the last one the first. Empty where there is none.
   std::vector<Event> findCycle() const;
