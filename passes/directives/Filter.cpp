@@ -88,6 +88,16 @@ std::string piper::describe(ComputeOp node) {
       .str();
 }
 
+std::string piper::describeShortly(DictionaryAttr tags) {
+  std::string text;
+  llvm::raw_string_ostream os(text);
+  for (NamedAttribute tag : tags)
+    if (auto index = dyn_cast<IntegerAttr>(tag.getValue());
+        index && !tag.getName().strref().starts_with("_"))
+      os << " " << tag.getName().strref() << "=" << index.getInt();
+  return text;
+}
+
 /// What is known of a tag: its indices, sorted.
 using Tags = llvm::MapVector<StringAttr, SmallVector<int64_t>>;
 

@@ -46,6 +46,9 @@ std::string describe(ComputeOp node);
 /// `{stage = 0, PASS = "F"}`, without types.
 std::string describe(mlir::DictionaryAttr filter);
 
+/// ` MB=1 stage=0`, for a cell of a grid: indices of what the user named.
+std::string describeShortly(mlir::DictionaryAttr tags);
+
 /// The directives of one kind in the module's strategies, in file order.
 template <typename DirectiveT>
 llvm::SmallVector<DirectiveT> getDirectives(mlir::ModuleOp module) {

@@ -11,6 +11,8 @@
 #include "passes/directives/Filter.h"
 #include "passes/directives/Groups.h"
 #include "passes/schedule/GraphOrder.h"
+#include "passes/schedule/library/Problem.h"
+#include <map>
 
 namespace piper {
 #define GEN_PASS_DEF_ORDER
@@ -44,10 +46,13 @@ private:
                OrderOp directive);
   LogicalResult reportCycle(const GraphOrder &order,
                             ArrayRef<uint32_t> cycle) const;
+  std::string drawGrid(ArrayRef<Operation *> cycle) const;
 
   GraphOp graph;
   NodeIndex index;
   SmallVector<TokenEdge> edges;
+  /// Everything that directives name, in the order in which they do.
+  SmallVector<ComputeOp> named;
 };
 } // namespace
 
@@ -128,6 +133,7 @@ void Orderer::add(OrderOp directive) {
       continue;
     connect(getEnds(previous, /*last=*/true), getEnds(nodes, /*last=*/false),
             directive);
+    llvm::append_range(named, nodes);
     previous = std::move(nodes);
   }
 }
@@ -137,6 +143,29 @@ static std::string describeOp(Operation *op) {
   if (auto node = dyn_cast<ComputeOp>(op))
     return describe(node);
   return op->getName().getStringRef().str();
+}
+
+/// What the directives ask of each device group, by its first rank, with an
+/// arrow at each operation of the cycle.
+std::string Orderer::drawGrid(ArrayRef<Operation *> cycle) const {
+  std::map<int64_t, std::vector<ComputeOp>> rows;
+  for (ComputeOp node : named)
+    rows[node.getRanks() ? node.getRanks()->front() : 0].push_back(node);
+  schedule::Grid grid;
+  std::vector<schedule::Mark> marks;
+  for (const auto &[rank, nodes] : rows) {
+    grid.ranks.push_back(rank);
+    std::vector<std::string> &cells = grid.rows.emplace_back();
+    for (ComputeOp node : nodes) {
+      std::string label =
+          (stringifyPassKind(node.getPass()) + describeShortly(node.getTags()))
+              .str();
+      if (llvm::is_contained(cycle, node.getOperation()))
+        marks.push_back({{grid.rows.size() - 1, cells.size()}, label});
+      cells.push_back(label);
+    }
+  }
+  return schedule::print(grid, marks);
 }
 
 LogicalResult Orderer::reportCycle(const GraphOrder &order,
@@ -164,6 +193,7 @@ LogicalResult Orderer::reportCycle(const GraphOrder &order,
         << describeOp(ops[(i + 1) % ops.size()])
         << (directive ? " by order" : " by data");
   }
+  error.attachNote() << "the order of each rank:\n" << drawGrid(ops);
   return error;
 }
 

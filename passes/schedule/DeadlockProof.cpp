@@ -13,6 +13,7 @@
 #include "passes/directives/Filter.h"
 #include "passes/directives/Groups.h"
 #include "passes/schedule/library/EventGraph.h"
+#include "passes/schedule/library/Problem.h"
 #include "llvm/ADT/BitVector.h"
 #include "llvm/ADT/MapVector.h"
 #include "llvm/ADT/SetVector.h"
@@ -53,6 +54,8 @@ private:
   ClassPairs pairClasses(SendOp send) const;
   void addMessages(EventGraph &graph, bool sendsWait) const;
   LogicalResult report(ArrayRef<EventGraph::Event> cycle, bool sendsWait);
+  using Stuck = llvm::SmallSetVector<std::pair<Operation *, unsigned>, 8>;
+  std::string drawGrid(const Stuck &stuck) const;
 
   GraphOp graph;
   std::optional<RankClasses> classes;
@@ -178,9 +181,39 @@ static std::string describeOp(Operation *op) {
   return name;
 }
 
+/// As short as a cell of a grid should be: `F MB=1 stage=0`.
+static std::string labelOp(Operation *op) {
+  if (auto node = dyn_cast<ComputeOp>(op))
+    return (stringifyPassKind(node.getPass()) + describeShortly(node.getTags()))
+        .str();
+  std::string name = op->getName().stripDialect().str();
+  if (auto send = dyn_cast<SendOp>(op); send && send.getTagsAttr())
+    return name + describeShortly(send.getTagsAttr());
+  if (auto recv = dyn_cast<RecvOp>(op); recv && recv.getTagsAttr())
+    return name + describeShortly(recv.getTagsAttr());
+  return name;
+}
+
+/// What each class does, in the order of the block, with an arrow at each
+/// operation that is stuck.
+std::string DeadlockProof::drawGrid(const Stuck &stuck) const {
+  schedule::Grid grid;
+  grid.ranks.assign(classes->firstRank.begin(), classes->firstRank.end());
+  grid.rows.resize(grid.ranks.size());
+  std::vector<schedule::Mark> marks;
+  for (const auto &[op, members] : spans)
+    for (Span member : members) {
+      std::vector<std::string> &row = grid.rows[member.rankClass];
+      if (stuck.contains({op, member.rankClass}))
+        marks.push_back({{member.rankClass, row.size()}, labelOp(op)});
+      row.push_back(labelOp(op));
+    }
+  return schedule::print(grid, marks);
+}
+
 LogicalResult DeadlockProof::report(ArrayRef<EventGraph::Event> cycle,
                                     bool sendsWait) {
-  llvm::SmallSetVector<std::pair<Operation *, unsigned>, 8> stuck;
+  Stuck stuck;
   for (EventGraph::Event event : cycle)
     stuck.insert(labels[event]);
   InFlightDiagnostic error =
@@ -196,6 +229,7 @@ LogicalResult DeadlockProof::report(ArrayRef<EventGraph::Event> cycle,
         << " waits for rank " << classes->firstRank[otherClass] << ": "
         << describeOp(before);
   }
+  error.attachNote() << "the order of each rank:\n" << drawGrid(stuck);
   return error;
 }
 

@@ -16,6 +16,7 @@ module {
   }
   piper.strategy @strategy {
     // expected-error @below {{expected an order that agrees with the data, got a cycle of 2 operations}}
+    // expected-note @below {{the order of each rank:}}
     piper.order [[{stage = 1 : i64}], [{stage = 0 : i64}]]
   }
 }
@@ -33,6 +34,7 @@ module {
   }
   piper.strategy @strategy {
     // expected-error @below {{got a cycle of 1 operations}}
+    // expected-note @below {{the order of each rank:}}
     piper.order [[{stage = 0 : i64}], [{PASS = "F"}]]
   }
 }
@@ -138,6 +140,7 @@ module {
   piper.strategy @strategy {
     // expected-warning @below {{expected groups that share a rank}}
     // expected-error @below {{expected an order that agrees with the data, got a cycle of 4 operations}}
+    // expected-note @below {{the order of each rank:}}
     piper.order [[{stage = 1 : i64}], [{stage = 0 : i64}]]
   }
 }

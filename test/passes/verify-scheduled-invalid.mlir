@@ -1,5 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 // RUN: piper-opt %s --piper-verify-scheduled -split-input-file -verify-diagnostics
+// RUN: not piper-opt %s --piper-verify-scheduled -split-input-file 2>&1 | FileCheck %s
+
+// CHECK: note: the order of each rank:
+// CHECK-NEXT: rank 0 rank 1{{$}}
+// CHECK-NEXT: step 0 F MB=0 stage=0 recv MB=0 stage=0{{$}}
+// CHECK-NEXT: step 1 send MB=0 stage=0 F MB=0 stage=1{{$}}
+// CHECK-NEXT: step 2 F MB=1 stage=0 send MB=0 stage=1 <-- rank 1 send MB=0 stage=1{{$}}
+// CHECK-NEXT: step 3 send MB=1 stage=0 recv MB=1 stage=0 <-- rank 0 send MB=1 stage=0 <-- rank 1 recv MB=1 stage=0{{$}}
 
 // Both ranks send first. With sends that do not wait this runs, with sends that do it hangs.
 
@@ -12,6 +20,7 @@ module {
   func.func private @f_rows1(tensor<1x4xf32>) -> tensor<1x4xf32>
   func.func private @l_rows1(tensor<1x4xf32>, tensor<1x4xf32>) -> (tensor<f32>, tensor<f32>)
   // expected-error @below {{expected an order without deadlock, got 4 operations that wait for each other where a send waits for its receiver}}
+  // expected-note @below {{the order of each rank:}}
   piper.graph @step rows 2 {
     %x0 = piper.input "args.0" 0 split microbatch 0 of 2 : tensor<?x4xf32>
     %x1 = piper.input "args.0" 0 split microbatch 1 of 2 : tensor<?x4xf32>
@@ -59,6 +68,7 @@ module {
   func.func private @f_rows1(tensor<1x4xf32>) -> tensor<1x4xf32>
   func.func private @l_rows1(tensor<1x4xf32>, tensor<1x4xf32>) -> (tensor<f32>, tensor<f32>)
   // expected-error @below {{expected an order without deadlock, got 4 operations that wait for each other where a send waits for its receiver}}
+  // expected-note @below {{the order of each rank:}}
   piper.graph @step rows 2 {
     %x0 = piper.input "args.0" 0 split microbatch 0 of 2 : tensor<?x4xf32>
     %x1 = piper.input "args.0" 0 split microbatch 1 of 2 : tensor<?x4xf32>

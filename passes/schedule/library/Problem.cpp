@@ -18,15 +18,20 @@ static std::string pad(std::string text, size_t width) {
   return text;
 }
 
-static std::set<size_t> findShownSteps(const Table &table,
-                                       const Problem &problem) {
+static std::string trimRight(std::string text) {
+  text.erase(text.find_last_not_of(' ') + 1);
+  return text + "\n";
+}
+
+static std::set<size_t> findShownSteps(const Grid &grid,
+                                       const std::vector<Mark> &marks) {
   size_t numSteps = 0;
-  for (const Row &row : table)
+  for (const auto &row : grid.rows)
     numSteps = std::max(numSteps, row.size());
   std::set<size_t> shown;
   for (size_t step = 0; step < numSteps && numSteps <= fullSteps; ++step)
     shown.insert(step);
-  for (const Mark &mark : problem.marks) {
+  for (const Mark &mark : marks) {
     size_t column = mark.position.column;
     for (size_t step = column - std::min(column, context);
          step < std::min(numSteps, column + context + 1); ++step)
@@ -36,29 +41,31 @@ static std::set<size_t> findShownSteps(const Table &table,
 }
 
 namespace {
-class Grid {
+class Printer {
 public:
-  Grid(const Table &table, const Problem &problem)
-      : table(table), shown(findShownSteps(table, problem)) {
-    for (const Mark &mark : problem.marks)
+  Printer(const Grid &grid, const std::vector<Mark> &marks)
+      : grid(grid), shown(findShownSteps(grid, marks)) {
+    for (const Mark &mark : marks)
       notes[mark.position.column].push_back(mark);
-    for (size_t rank = 0; rank < table.size(); ++rank) {
-      widths.push_back(std::string("rank " + std::to_string(rank)).size());
+    for (size_t row = 0; row < grid.rows.size(); ++row) {
+      widths.push_back(getTitle(row).size());
       for (size_t step : shown)
-        widths[rank] = std::max(widths[rank], getText(rank, step).size());
+        widths[row] = std::max(widths[row], getText(row, step).size());
     }
   }
 
   std::string print() const;
 
 private:
-  std::string getText(size_t rank, size_t step) const {
-    const Row &row = table[rank];
-    return step < row.size() ? piper::schedule::print(row[step]) : "";
+  std::string getTitle(size_t row) const {
+    return "rank " + std::to_string(grid.ranks[row]);
   }
-  std::string printLine(size_t step) const;
+  std::string getText(size_t row, size_t step) const {
+    return step < grid.rows[row].size() ? grid.rows[row][step] : "";
+  }
+  std::string printStep(size_t step) const;
 
-  const Table &table;
+  const Grid &grid;
   std::set<size_t> shown;
   std::map<size_t, std::vector<Mark>> notes;
   std::vector<size_t> widths;
@@ -67,39 +74,48 @@ private:
 
 static constexpr size_t labelWidth = 10;
 
-std::string Grid::printLine(size_t step) const {
+std::string Printer::printStep(size_t step) const {
   std::string line = pad("step " + std::to_string(step), labelWidth);
-  for (size_t rank = 0; rank < table.size(); ++rank)
-    line += " " + pad(getText(rank, step), widths[rank]);
+  for (size_t row = 0; row < grid.rows.size(); ++row)
+    line += " " + pad(getText(row, step), widths[row]);
   auto found = notes.find(step);
   if (found != notes.end())
     for (const Mark &mark : found->second)
-      line += " <-- rank " + std::to_string(mark.position.rank) +
+      line += " <-- " + getTitle(mark.position.rank) +
               (mark.note.empty() ? "" : " " + mark.note);
-  line.erase(line.find_last_not_of(' ') + 1);
-  return line + "\n";
+  return trimRight(line);
 }
 
-std::string Grid::print() const {
-  std::string text = pad("", labelWidth);
-  for (size_t rank = 0; rank < table.size(); ++rank)
-    text += " " + pad("rank " + std::to_string(rank), widths[rank]);
-  text.erase(text.find_last_not_of(' ') + 1);
-  text += "\n";
-  std::optional<size_t> last;
+std::string Printer::print() const {
+  std::string title = pad("", labelWidth);
+  for (size_t row = 0; row < grid.rows.size(); ++row)
+    title += " " + pad(getTitle(row), widths[row]);
+  std::string text = trimRight(title);
+  size_t next = 0;
   for (size_t step : shown) {
-    if (step != (last ? *last + 1 : 0))
+    if (step != next)
       text += "...\n";
-    text += printLine(step);
-    last = step;
+    text += printStep(step);
+    next = step + 1;
   }
   return text;
 }
 
+std::string piper::schedule::print(const Grid &grid,
+                                   const std::vector<Mark> &marks) {
+  return Printer(grid, marks).print();
+}
+
 std::string piper::schedule::printProblem(const Table &table,
                                           const Problem &problem) {
-  std::string text = problem.message;
-  if (!problem.marks.empty())
-    text += "\n" + Grid(table, problem).print();
-  return text;
+  if (problem.marks.empty())
+    return problem.message;
+  Grid grid;
+  for (size_t rank = 0; rank < table.size(); ++rank) {
+    grid.ranks.push_back(rank);
+    grid.rows.emplace_back();
+    for (const Cell &cell : table[rank])
+      grid.rows.back().push_back(print(cell));
+  }
+  return problem.message + "\n" + print(grid, problem.marks);
 }

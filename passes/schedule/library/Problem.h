@@ -20,9 +20,17 @@ struct Problem {
   std::vector<Mark> marks;
 };
 
-/// The message, and the table as a grid with one line per step and one column
-/// per rank, with an arrow at every mark. Of a long table only the steps around
-/// the marks are shown.
+/// What ranks do, as text. Positions of marks count rows, not rank numbers.
+struct Grid {
+  std::vector<int64_t> ranks;
+  std::vector<std::vector<std::string>> rows;
+};
+
+/// One line per step and one column per rank, with an arrow at every mark. Of a
+/// long grid only the steps around the marks are shown.
+std::string print(const Grid &grid, const std::vector<Mark> &marks);
+
+/// The message, and the table as a grid.
 std::string printProblem(const Table &table, const Problem &problem);
 
 } // namespace piper::schedule

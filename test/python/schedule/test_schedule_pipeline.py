@@ -139,15 +139,8 @@ def test_several_stages_per_rank_with_replicas(zero, schedule):
 @pytest.mark.parametrize("microbatches", [3, 4, 8])
 def test_forwards_and_backwards_that_share_a_cell(pp, microbatches):
     schedule = whole_backwards(schedules.build("dualpipev", pp, microbatches))
-    assert "OVERLAP_F_B" in schedule.csv() or microbatches < 4
+    assert "OVERLAP_F_B" in schedule.csv() or microbatches < 2 * pp
     check(Model(stages=2 * pp), (pp, 1), microbatches, schedule=schedule)
-
-
-@pytest.mark.parametrize("microbatches", [2, 4, 9])
-@pytest.mark.parametrize("mesh, zero", [((2, 1), 0), ((4, 1), 0), ((2, 2), 0), ((2, 2), 1), ((2, 2), 3)])
-def test_two_copies_of_a_stage(mesh, zero, microbatches):
-    schedule = whole_backwards(schedules.build("dualpipe", mesh[0], microbatches))
-    check(Model(stages=mesh[0]), mesh, microbatches, zero, schedule)
 
 
 def test_the_cluster_sees_a_reduction_that_is_left_out():
