@@ -19,11 +19,17 @@ static PassKind parsePass(StringRef name) {
       .Default(PassKind::W);
 }
 
+/// A backward that is divided is I and W: together they are B.
+static bool isPass(ComputeOp node, PassKind asked) {
+  PassKind pass = node.getPass();
+  return pass == asked || (asked == PassKind::B && pass != PassKind::F);
+}
+
 bool piper::matches(DictionaryAttr filter, ComputeOp node) {
   return llvm::all_of(filter, [&](NamedAttribute term) {
     auto text = dyn_cast<StringAttr>(term.getValue());
     if (term.getName() == passKey)
-      return text && node.getPass() == parsePass(text.getValue());
+      return text && isPass(node, parsePass(text.getValue()));
     Attribute tag = node.getTags().get(term.getName());
     if (text) // "*": any index
       return isa_and_present<IntegerAttr>(tag);
@@ -156,7 +162,8 @@ LogicalResult piper::verifyFilterMatches(Operation *directive,
              << term.getName() << "; known tags: " << listTags(tags);
   if (auto pass = filter.getAs<StringAttr>(passKey)) {
     PassKind kind = parsePass(pass.getValue());
-    if ((kind == PassKind::I || kind == PassKind::W) && !hasPass(graphs, kind))
+    if ((kind == PassKind::I || kind == PassKind::W) &&
+        !hasPass(graphs, PassKind::I) && !hasPass(graphs, PassKind::W))
       return directive->emitOpError("expected a program whose backward is "
                                     "divided into I and W to match ")
              << describe(filter) << "; here the backward is one pass: name B";

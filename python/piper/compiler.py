@@ -74,7 +74,9 @@ def compile(
     cache = ObjectCache(cache_dir)
     with Progress(progress) as bar:
         bar.step("importing")
-        training = import_model(model, loss_fn, batch, rows=parts, training=True, **options)
+        training = import_model(
+            model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
+        )
         evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:

@@ -252,6 +252,12 @@ class Strategy:
         return next((item.num_microbatches for item in self.directives if isinstance(item, Split)), 1)
 
     @property
+    def divides_backward(self) -> bool:
+        """Whether an order names I or W, so that each backward is two nodes."""
+        orders = (item for item in self.directives if isinstance(item, Order))
+        return any(f.get("PASS") in ("I", "W") for item in orders for group in item.filters for f in group)
+
+    @property
     def num_replicas(self) -> int:
         """Parts that the batch is divided in: the size of the largest device group."""
         groups = [item.devices for item in self.directives if isinstance(item, (Place, Replicate))]

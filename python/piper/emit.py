@@ -120,8 +120,9 @@ def _state(state: State) -> str:
 def _chunk(family: Family, graphs: Sequence[Graph]) -> str:
     node = next(node for graph in graphs for node in graph.imported.nodes if node.family == family.name)
     some = next(iter(family.members.values()))
-    operands = [1] * len(some.operands) + ([len(some.saved_operands)] if node.takes is not None else [])
-    results = [1] * len(some.results) + ([len(some.saved_results)] if node.gives else [])
+    nodes = next(graph.imported.nodes for graph in graphs if node in graph.imported.nodes)
+    operands = [1] * len(some.operands) + [nodes[giver].gives[number] for giver, number in node.takes]
+    results = [1] * len(some.results) + [count for count in node.gives if count]
     members = ", ".join(
         f"{{binding = {{rows = {rows or 1} : i64}}, function = {symbol(function.name)}}}"
         for rows, function in family.members.items()
@@ -179,13 +180,13 @@ class _GraphWriter:
 
     def _write_node(self, node: Node) -> None:
         results = [ResultRef(node.index, index) for index in range(len(node.results))]
-        names = [self._name(result) for result in results] + ([f"%saved{node.index}"] if node.gives else [])
-        types = [self._type(result) for result in results] + (["!piper.bundle"] if node.gives else [])
+        bundles = [f"%saved{node.index}_{number}" for number, count in enumerate(node.gives) if count]
+        names = [self._name(result) for result in results] + bundles
+        types = [self._type(result) for result in results] + ["!piper.bundle"] * len(bundles)
         operands = [self._name(value) for value in node.operands]
         operand_types = [self._type(value) for value in node.operands]
-        if node.takes is not None:
-            operands.append(f"%saved{node.takes}")
-            operand_types.append("!piper.bundle")
+        operands += [f"%saved{giver}_{number}" for giver, number in node.takes]
+        operand_types += ["!piper.bundle"] * len(node.takes)
         tags = ", ".join(f"{name} = {index} : i64" for name, index in sorted(node.tags.items()))
         self._lines.append(
             f"{', '.join([*names, f'%token{node.index}'])} = piper.compute {symbol(_chunk_name(node.family))}({', '.join(operands)})"

@@ -35,6 +35,7 @@ def import_model(
     training: bool = True,
     loss_reduction: str | None = None,
     batch_dims: Mapping[str, int | None] | None = None,
+    divided: bool = False,
 ) -> Imported:
     """Captures one step of `model` under `loss_fn` and cuts it into chunks by its annotations.
 
@@ -49,6 +50,7 @@ def import_model(
         rows: the numbers of rows to make functions for; those of the example by default.
         training: True: the model as it is, with backward. False: forward in eval mode.
         loss_reduction: None, or "mean_rows" or "sum" where loss_fn returns a scalar that is not recognised.
+        divided: whether each backward becomes two nodes: I, which other chunks wait for, and W.
         batch_dims: input name to 0 (divided over microbatches) or None (not divided), where dim 0 does not tell.
 
     Raises:
@@ -81,7 +83,8 @@ def import_model(
     _check_forms(forms)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
-        count: program_of(joint, changing[count], _aliases(states), list(inputs)) for count, joint in joints.items()
+        count: program_of(joint, changing[count], _aliases(states), list(inputs), divided)
+        for count, joint in joints.items()
     }
     return _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
 
@@ -298,8 +301,8 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 tags,
                 reference.operands[index],
                 reference.results[index],
-                reference.takes[index],
-                bool(piece.function.saved_results),
+                tuple((giver, number) for giver, number in reference.takes[index] if reference.gives[giver][number]),
+                reference.gives[index],
                 piece.key[0] == "G",
             )
         )

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Cuts a joint graph into functions: one forward and one backward per chunk, and the sums between them.
+"""Cuts a joint graph into functions: per chunk one forward and one backward (B, or I and W), and the sums between them.
 
 A value that another chunk needs is an ordinary result. What only the chunk's own backward needs is saved, views as
-their bases; a backward reads inputs, states and other nodes' results directly and makes views again itself.
+their bases; a backward reads inputs, states and other nodes' results directly and makes views again itself. Where the
+backward is divided, the forward saves in two bundles: what only I reads, which is free after it, and what W reads.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from torch import fx
 
 from .errors import ImporterError
 from .graphs import aten, calls, reachable, structural_hash, subgraph
-from .imported import BACKWARD, FORWARD, Function, TensorSpec
+from .imported import Function, TensorSpec
 from .regions import Tags
 from .saving import made_again
 
-#: ("F", chunk), ("B", chunk) or ("G", number of the sum)
+#: ("F", chunk), ("B", chunk) or ("I", chunk) and ("W", chunk), or ("G", number of the sum)
 Key = tuple[str, int]
 
 
@@ -27,19 +28,26 @@ Key = tuple[str, int]
 class Piece:
     """A node of the DAG before names are given: `operands`, `results` and the saved values are nodes of the joint
     graph.
+
+    `takes` are bundles of other pieces, as (key, number), with their values; `gives` the values of its own bundles.
     """
 
     key: Key
+    pass_: str
     tags: Tags
     operands: list[fx.Node]
     results: list[fx.Node]
-    saved_operands: list[fx.Node] = field(default_factory=list)
-    saved_results: list[fx.Node] = field(default_factory=list)
+    takes: list[tuple[Key, int, list[fx.Node]]] = field(default_factory=list)
+    gives: list[list[fx.Node]] = field(default_factory=list)
     function: Function | None = None
 
     @property
-    def pass_(self) -> str:
-        return FORWARD if self.key[0] == "F" else BACKWARD
+    def saved_operands(self) -> list[fx.Node]:
+        return [node for _, _, bundle in self.takes for node in bundle]
+
+    @property
+    def saved_results(self) -> list[fx.Node]:
+        return [node for bundle in self.gives for node in bundle]
 
 
 class Cutter:
@@ -74,33 +82,43 @@ class Cutter:
         self._crossing = set(self._rank)
         for key, body in self._bodies.items():
             self._crossing |= {
-                node for node in _external(body) if node in keys and keys[node] not in (key, _own_forward(key))
+                node for node in _external(body) if node in keys and keys[node] not in (key, *givers(key))
             }
 
     def pieces(self) -> list[Piece]:
         bodies = {key: self._with_copies(key, body) for key, body in self._bodies.items()}
         external = {key: _external(body) for key, body in bodies.items()}
+        divided = any(kind == "W" for kind, _ in self._bodies)
         pieces = []
-        for key, _body in bodies.items():
-            own = _own_forward(key)
-            saved = [
-                node
-                for node in external[key]
-                if key[0] == "B" and self._keys.get(node) == own and node not in self._crossing
-            ]
-            saved.sort(key=self._position.__getitem__)
-            operands = [node for node in external[key] if node not in set(saved)]
+        for key in bodies:
+            saved = {node for node in external[key] if self._is_private(node, givers(key))}
+            operands = [node for node in external[key] if node not in saved]
             results = [node for node in self._bodies[key] if node in self._crossing]
             results.sort(key=lambda node: self._rank.get(node, len(self._rank)))
-            pieces.append(Piece(key, self._piece_tags(key), operands, results, saved))
+            pass_ = ("I" if divided else "B") if key[0] == "G" else key[0]
+            pieces.append(Piece(key, pass_, self._piece_tags(key), operands, results))
         by_key = {piece.key: piece for piece in pieces}
-        for piece in pieces:
-            if piece.key[0] == "B" and piece.saved_operands:
-                by_key["F", piece.key[1]].saved_results = piece.saved_operands
+        for giver in by_key:
+            self._bundle(giver, by_key, external)
         for piece in pieces:
             _check_single_tensors(piece)
             piece.function = _function(piece, bodies[piece.key])
         return _in_order(pieces, self._keys)
+
+    def _is_private(self, node: fx.Node, owners: tuple[Key, ...]) -> bool:
+        return self._keys.get(node) in owners and node not in self._crossing
+
+    def _bundle(self, giver: Key, pieces: dict[Key, Piece], external: dict[Key, list[fx.Node]]) -> None:
+        """What the later passes of its chunk read of the values of `giver`, in bundles by who reads last."""
+        readers = sorted(key for key in pieces if giver in givers(key))
+        read = {key: {node for node in external[key] if self._is_private(node, (giver,))} for key in readers}
+        last = {node: key for key in readers for node in read[key]}  # W comes after I
+        for number, key in enumerate(readers):
+            bundle = sorted((node for node, reader in last.items() if reader == key), key=self._position.__getitem__)
+            pieces[giver].gives.append(bundle)
+            for reader in readers:
+                if read[reader] & set(bundle):
+                    pieces[reader].takes.append((giver, number, bundle))
 
     def _piece_tags(self, key: Key) -> Tags:
         if key[0] != "G":
@@ -112,28 +130,25 @@ class Cutter:
             if user in self._keys and self._keys[user] != key
         ]
         return (
-            self._tags[max(chunk for kind, chunk in users if kind == "B")]
-            if any(kind == "B" for kind, _ in users)
+            self._tags[max(chunk for kind, chunk in users if kind != "G")]
+            if any(kind != "G" for kind, _ in users)
             else ()
         )
 
     def _with_copies(self, key: Key, body: list[fx.Node]) -> list[fx.Node]:
         """`body` and what is made again in it: constants, and in a backward some of its own forward's values."""
         inside, again = set(body), set()
-        if key[0] == "B":
-            forward = _own_forward(key)
-            again = made_again(
-                body,
-                lambda node: self._keys.get(node) == forward and node not in self._crossing,
-                self._position.__getitem__,
-            )
+        if givers(key):
+            again = made_again(body, lambda node: self._is_private(node, givers(key)), self._position.__getitem__)
         start = [*body, *again]
         recipes = reachable(start, lambda node: [o for o in node.all_input_nodes if o in self._recipes])
         return sorted({*inside, *again, *recipes}, key=self._position.__getitem__)
 
 
-def _own_forward(key: Key) -> Key:
-    return ("F", key[1]) if key[0] == "B" else key
+def givers(key: Key) -> tuple[Key, ...]:
+    """The earlier pieces of the same chunk, which save values for this one."""
+    kinds = {"B": ("F",), "I": ("F",), "W": ("F", "I")}.get(key[0], ())
+    return tuple((kind, key[1]) for kind in kinds)
 
 
 def _external(body: list[fx.Node]) -> list[fx.Node]:
@@ -167,12 +182,12 @@ def _function(piece: Piece, body: list[fx.Node]) -> Function:
 
 def _in_order(pieces: list[Piece], keys: dict[fx.Node, Key]) -> list[Piece]:
     """Dependency order: forwards by chunk, then backwards from the last chunk on, each sum as soon as its terms are
-    there.
+    there, weight gradients at the end.
     """
 
     def rank(piece: Piece) -> tuple[int, int]:
         kind, number = piece.key
-        return {"F": (0, number), "G": (1, number), "B": (2, -number)}[kind]
+        return {"F": (0, number), "G": (1, number), "B": (2, -number), "I": (2, -number), "W": (3, -number)}[kind]
 
     waiting = sorted(pieces, key=rank)
     done: set[Key] = set()

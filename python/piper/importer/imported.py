@@ -14,7 +14,8 @@ from torch import fx
 
 from .loss import LossForm
 
-FORWARD, BACKWARD = "F", "B"
+#: A backward is one node (B), or divided into what other chunks wait for (I) and the rest (W).
+FORWARD, BACKWARD, INPUT_BACKWARD, WEIGHT_BACKWARD = "F", "B", "I", "W"
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,7 @@ class Function:
     """One compiled function: a member of a family, for one number of rows.
 
     The placeholders of `graph` are `operands`, then `saved_operands`; its outputs are `results`, then `saved_results`.
-    Saved values are what a forward keeps for its own backward and nobody else sees.
+    Saved values are what a node keeps for the later nodes of its own chunk and nobody else sees, bundle by bundle.
 
     Attributes:
         name: a symbol made of a hash of the content, so equal functions have equal names in every process.
@@ -124,7 +125,7 @@ class Family:
 
     Attributes:
         name: a symbol made of a hash of the members.
-        pass_: "F" or "B".
+        pass_: "F", "B", "I" or "W".
         tags: the names of the tags that every node of the family carries.
         members: rows to function.
     """
@@ -155,8 +156,8 @@ class Node:
         index: its position in `Imported.nodes`, which are in dependency order.
         label: for people: "F stage=0 _block=3".
         tags: annotation indices; the automatic tag is "_block".
-        takes: the forward node whose saved values this backward node takes as one bundle, or None.
-        gives: whether a bundle of saved values is a further result of this node.
+        takes: the bundles of saved values that are further operands, each as (node, number of the bundle).
+        gives: how many values each bundle has that this node gives; one of none is no result.
         glue: a sum of gradients that come from several chunks; it belongs to no chunk itself and carries the tags of
             the chunk that uses it.
     """
@@ -168,8 +169,8 @@ class Node:
     tags: dict[str, int]
     operands: tuple[Value, ...]
     results: tuple[Result, ...]
-    takes: int | None = None
-    gives: bool = False
+    takes: tuple[tuple[int, int], ...] = ()
+    gives: tuple[int, ...] = ()
     glue: bool = False
 
 

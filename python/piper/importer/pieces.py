@@ -13,6 +13,7 @@ from . import cross_entropy
 from .capture import Joint, Origin, Port
 from .constants import Constants, constant_calls, fold
 from .cut import Cutter, Key, Piece, identity
+from .division import divide
 from .errors import ImporterError
 from .graphs import aten, calls, remove_aliases
 from .imported import InputRef, Result, ResultRef, StateRef, Value
@@ -27,7 +28,8 @@ class Program:
     pieces: list[Piece]
     operands: list[tuple[Value, ...]]
     results: list[tuple[Result, ...]]
-    takes: list[int | None]
+    takes: list[tuple[tuple[int, int], ...]]
+    gives: list[tuple[int, ...]]
     gradients: dict[str, list[ResultRef]]
     writes: dict[str, ResultRef]
     loss: tuple[ResultRef, ResultRef]
@@ -45,7 +47,7 @@ class Program:
         if self.structure() != other.structure():
             return "its chunks give other results"
         for index, piece in enumerate(self.pieces):
-            for what in ("operands", "takes"):
+            for what in ("operands", "takes", "gives"):
                 if getattr(self, what)[index] != getattr(other, what)[index]:
                     return f"the {what} of {piece.pass_} {dict(piece.tags)} differ"
         for name, value in self.constants.items():
@@ -78,9 +80,11 @@ def _shape(node: fx.Node) -> tuple[int, ...]:
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
 
 
-def program_of(joint: Joint, row_dependent: set[fx.Node], aliases: Mapping[str, str], inputs: Sequence[str]) -> Program:
+def program_of(
+    joint: Joint, row_dependent: set[fx.Node], aliases: Mapping[str, str], inputs: Sequence[str], divided: bool = False
+) -> Program:
     """Cuts `joint`. `aliases` maps parameter and buffer names to states, `inputs` are the names of the batch's tensors
-    in order.
+    in order, `divided` makes two nodes of a backward, I and W.
     """
     _refuse_random(joint)
     graph = joint.module.graph
@@ -102,6 +106,8 @@ def program_of(joint: Joint, row_dependent: set[fx.Node], aliases: Mapping[str, 
     keys.update({node: ("B", chunk) for node, chunk in backward.items()})
     keys.update({node: ("G", units[first]) for node, first in sums.glue.items()})
     outputs = _outputs(joint, keys, sums, len(tags) - 1)
+    if divided:
+        divide(graph, keys)
     pieces = Cutter(graph, keys, tags, constants.recipes, [node for _, nodes in outputs for node in nodes]).pieces()
     return _resolve(
         pieces, keys, names, outputs, aliases, {names[node].name: value for node, value in constants.values.items()}
@@ -227,5 +233,6 @@ def _resolve(
                 kinds.setdefault(node, Result("buffer", state))
     operands = [tuple(names[node] if node in names else refs[node] for node in piece.operands) for piece in pieces]
     results = [tuple(kinds.get(node, Result("activation")) for node in piece.results) for piece in pieces]
-    takes = [index["F", piece.key[1]] if piece.saved_operands else None for piece in pieces]
-    return Program(pieces, operands, results, takes, gradients, writes, (loss[0], loss[1]), constants)
+    takes = [tuple((index[giver], number) for giver, number, _ in piece.takes) for piece in pieces]
+    gives = [tuple(map(len, piece.gives)) for piece in pieces]
+    return Program(pieces, operands, results, takes, gives, gradients, writes, (loss[0], loss[1]), constants)

@@ -8,7 +8,7 @@ everything that any of them saves; a function leaves the rest unused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import torch
 from torch import fx
@@ -29,22 +29,35 @@ def unify(programs: Mapping[int | None, Program], spec: Callable[[int | None, Va
     reference = next(iter(programs.values()))
     if any(program.structure() != reference.structure() for program in programs.values()):
         return
-    places: dict[int, list[_Place]] = {}
-    for index, piece in enumerate(reference.pieces):
-        if piece.key[0] == "F":
-            kept = [[_place(s) for s in program.pieces[index].function.saved_results] for program in programs.values()]
-            places[index] = _supersequence(kept)
-    forward = {piece.key[1]: index for index, piece in enumerate(reference.pieces) if piece.key[0] == "F"}
-    for index, piece in enumerate(reference.pieces):
+    places = {index: _places(index, programs.values()) for index in range(len(reference.pieces))}
+    taken: list[tuple[tuple[int, int], ...]] = []
+    widened: dict[int | None, list[Function]] = {rows: [] for rows in programs}
+    for index in range(len(reference.pieces)):
         operands = tuple(dict.fromkeys(value for program in programs.values() for value in program.operands[index]))
-        giver = forward.get(piece.key[1]) if piece.key[0] == "B" else None
-        taken = places[giver] if giver is not None else []
+        takes = tuple(
+            sorted({(giver, number) for program in programs.values() for giver, number in program.takes[index]})
+        )
+        taken.append(takes)
         for rows, program in programs.items():
             specs = tuple(spec(rows, value) for value in operands)
-            widened = _widened(program, index, operands, specs, taken, places.get(index, []))
-            program.pieces[index].function = widened
+            widened[rows].append(_widened(program, index, operands, specs, takes, places))
             program.operands[index] = operands
-            program.takes[index] = giver if taken else None
+    for rows, program in programs.items():
+        for piece, function in zip(program.pieces, widened[rows], strict=True):
+            piece.function = function
+        program.takes[:] = taken
+        program.gives[:] = [tuple(map(len, places[index])) for index in range(len(places))]
+
+
+def _places(index: int, programs: Iterable[Program]) -> list[list[_Place]]:
+    """For each bundle that a node gives the places of everything any of the programs saves in it."""
+    bundles = [_bundles(program.pieces[index].function.saved_results, program.gives[index]) for program in programs]
+    return [_supersequence([[_place(s) for s in bundle] for bundle in same]) for same in zip(*bundles, strict=True)]
+
+
+def _bundles(specs: Sequence[TensorSpec], sizes: Sequence[int]) -> list[Sequence[TensorSpec]]:
+    rest = iter(specs)
+    return [[next(rest) for _ in range(size)] for size in sizes]
 
 
 def _place(spec: TensorSpec) -> _Place:
@@ -77,17 +90,33 @@ def _positions(sequence: Sequence[_Place], places: Sequence[_Place]) -> list[int
     return found
 
 
+def _at_places(bundles: Sequence[Sequence[TensorSpec]], places: Sequence[Sequence[_Place]]) -> list[int]:
+    """The positions of a function's own values among all places, one bundle behind the other."""
+    found, start = [], 0
+    for bundle, wide in zip(bundles, places, strict=True):
+        found += [start + at for at in _positions([_place(s) for s in bundle], wide)]
+        start += len(wide)
+    return found
+
+
 def _widened(
     program: Program,
     index: int,
     operands: Sequence[Value],
     specs: Sequence[TensorSpec],
-    taken: Sequence[_Place],
-    given: Sequence[_Place],
+    takes: Sequence[tuple[int, int]],
+    places: Mapping[int, Sequence[Sequence[_Place]]],
 ) -> Function:
     piece, old = program.pieces[index], program.pieces[index].function
-    own_taken = _positions([_place(s) for s in old.saved_operands], taken)
-    own_given = _positions([_place(s) for s in old.saved_results], given)
+    # A bundle that this program does not take has no value of its own.
+    sizes = [
+        program.gives[giver][number] if (giver, number) in program.takes[index] else 0 for giver, number in takes
+    ]
+    taken_places = [places[giver][number] for giver, number in takes]
+    own_taken = _at_places(_bundles(old.saved_operands, sizes), taken_places)
+    own_given = _at_places(_bundles(old.saved_results, program.gives[index]), places[index])
+    taken = [place for wide in taken_places for place in wide]
+    given = [place for wide in places[index] for place in wide]
     if program.operands[index] == tuple(operands) and len(own_taken) == len(taken) and len(own_given) == len(given):
         return old
     graph, copies = fx.Graph(), {}

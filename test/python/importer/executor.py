@@ -26,7 +26,7 @@ def run_reference(
     """
     states = states or {name: state.value.detach() for name, state in imported.states.items()}
     results: list[list[torch.Tensor]] = []
-    saved: list[list[torch.Tensor]] = []
+    saved: list[list[list[torch.Tensor]]] = []
 
     def value(ref):
         if isinstance(ref, InputRef):
@@ -38,7 +38,8 @@ def run_reference(
 
     for node in imported.nodes:
         function = imported.member(node, rows)
-        operands = [value(ref) for ref in node.operands] + (saved[node.takes] if node.takes is not None else [])
+        operands = [value(ref) for ref in node.operands]
+        operands += [kept for giver, number in node.takes for kept in saved[giver][number]]
         specs = function.operands + function.saved_operands
         assert [(tuple(t.shape), t.dtype) for t in operands] == [(s.shape, s.dtype) for s in specs], node.label
         with torch.no_grad():
@@ -46,8 +47,9 @@ def run_reference(
         specs = function.results + function.saved_results
         assert [(tuple(t.shape), t.dtype) for t in outputs] == [(s.shape, s.dtype) for s in specs], node.label
         results.append(outputs[: len(node.results)])
-        saved.append(outputs[len(node.results) :])
-        assert bool(saved[-1]) == node.gives
+        rest = iter(outputs[len(node.results) :])
+        saved.append([[next(rest) for _ in range(count)] for count in node.gives])
+        assert next(rest, None) is None
     gradients = {}
     for name, contributions in imported.gradients.items():
         gradients[name] = sum(value(ref) for ref in contributions) if contributions else None

@@ -155,10 +155,11 @@ def test_operation(name, lowering):
             values[r.node][r.result] if hasattr(r, "node") else states[r.name.replace("args.0", "x")]
             for r in node.operands
         ]
-        operands += saved[node.takes] if node.takes is not None else []
+        operands += [kept for giver, number in node.takes for kept in saved[giver][number]]
         outputs = list(decompose(function.graph, function.operands + function.saved_operands, TABLE)(*operands))
         values.append(outputs[: len(node.results)])
-        saved.append(outputs[len(node.results) :])
+        rest = iter(outputs[len(node.results) :])
+        saved.append([[next(rest) for _ in range(count)] for count in node.gives])
     ref = imported.gradients["weight"][0]
     torch.testing.assert_close(values[ref.node][ref.result], model.weight.grad, rtol=1e-5, atol=1e-5)
     for text in lower_program([imported], lowering).values():
