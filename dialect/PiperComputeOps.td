@@ -220,12 +220,14 @@ def Piper_PackOp : Piper_NodeOp<"pack", [Pure, DeclareOpInterfaceMethods<SymbolU
     `parts[i]` is the gradient of `states[i]` on the ranks that make it; a state that several groups share may
     have a part from each. What a rank has no part for contributes zero, so does the padding. No data moves:
     the accumulators lie inside the flat vector. Without a bucket the parts are scalars that are put side by
-    side; no part at all is the zero of a group that has nothing to give.
+    side, or each into the element that `slots` says, where several groups have a part of one sum; no part at
+    all is the zero of a group that has nothing to give.
 
     Example:
     ```mlir
     %grads = piper.pack @bucket0 [@"a.weight", @"a.bias"] (%gw0, %gb) on [0, 1] : (tensor<64x64xf32>, tensor<64xf32>) -> tensor<4160xf32>
     %pair = piper.pack (%loss, %weight) on [2, 3] : (tensor<f32>, tensor<f32>) -> tensor<2xf32>
+    %shared = piper.pack (%loss, %weight) into [1, 0] on [2, 3] : (tensor<f32>, tensor<f32>) -> tensor<2xf32>
     ```
 
     Constraints:
@@ -233,13 +235,21 @@ def Piper_PackOp : Piper_NodeOp<"pack", [Pure, DeclareOpInterfaceMethods<SymbolU
       different device groups.
     - the result is `tensor<padded x type>`.
     - without a bucket: every part is a scalar of the result's element type, and the result has one element
-      per part, or any number where there are no parts.
+      per part, or any number where there are no parts or `slots` are given.
+    - `slots` are elements of the result, one per part and only without a bucket; parts of one element come
+      from different device groups.
   }];
   let arguments = (ins OptionalAttr<FlatSymbolRefAttr>:$bucket, OptionalAttr<FlatSymbolRefArrayAttr>:$states,
-                       Variadic<AnyRankedTensor>:$parts, OptionalAttr<DenseI64ArrayAttr>:$ranks);
+                       Variadic<AnyRankedTensor>:$parts, OptionalAttr<DenseI64ArrayAttr>:$slots,
+                       OptionalAttr<DenseI64ArrayAttr>:$ranks);
   let results = (outs AnyStaticShapeTensor:$result);
   let assemblyFormat = [{
-    ($bucket^ $states)? `(` $parts `)` (`on` $ranks^)? attr-dict `:` functional-type($parts, $result)
+    ($bucket^ $states)? `(` $parts `)` (`into` $slots^)? (`on` $ranks^)? attr-dict
+    `:` functional-type($parts, $result)
+  }];
+  let extraClassDeclaration = [{
+    /// The element that part `index` of a pack without bucket is.
+    int64_t getSlot(int64_t index) { return getSlots() ? (*getSlots())[index] : index; }
   }];
   let hasVerifier = 1;
 }

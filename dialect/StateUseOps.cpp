@@ -124,10 +124,45 @@ LogicalResult AccumulateOp::verifySymbolUses(SymbolTableCollection &symbols) {
 // PackOp, UnpackOp
 //===----------------------------------------------------------------------===//
 
+static LogicalResult verifyScalars(PackOp pack, RankedTensorType type) {
+  Type scalar = RankedTensorType::get({}, type.getElementType());
+  for (Value part : pack.getParts())
+    if (part.getType() != scalar)
+      return pack.emitOpError("expected parts of ")
+             << scalar << " where no bucket is given, got " << part.getType();
+  return success();
+}
+
+/// The ranks that make a part, or null where that is left open.
+static Attribute getMakers(Value part) {
+  auto maker = part.getDefiningOp<SchedulableOpInterface>();
+  return maker ? Attribute(maker.getRanksAttr()) : Attribute();
+}
+
+static LogicalResult verifySlots(PackOp pack, RankedTensorType type) {
+  ArrayRef<int64_t> slots = *pack.getSlots();
+  if (type.getRank() != 1 || slots.size() != pack.getParts().size())
+    return pack.emitOpError("expected a vector and one slot per part, got ")
+           << type << " and " << slots.size() << " slots of "
+           << pack.getParts().size() << " parts";
+  llvm::DenseSet<std::pair<int64_t, Attribute>> taken;
+  for (auto [slot, part] : llvm::zip(slots, pack.getParts())) {
+    if (slot < 0 || slot >= type.getNumElements())
+      return pack.emitOpError("expected slots from 0 to ")
+             << type.getNumElements() - 1 << ", got " << slot;
+    if (!taken.insert({slot, getMakers(part)}).second)
+      return pack.emitOpError("expected parts of slot ")
+             << slot << " from different device groups";
+  }
+  return verifyScalars(pack, type);
+}
+
 LogicalResult PackOp::verify() {
   size_t numParts = getParts().size();
   if (getBucket()) {
     size_t numStates = getStates() ? getStates()->size() : 0;
+    if (getSlots())
+      return emitOpError("expected slots only where no bucket is given");
     if (numStates != numParts)
       return emitOpError("expected one part per state, got ")
              << numParts << " parts of " << numStates << " states";
@@ -136,17 +171,14 @@ LogicalResult PackOp::verify() {
   if (getStates())
     return emitOpError("expected a bucket with states, got states alone");
   auto type = cast<RankedTensorType>(getResult().getType());
+  if (getSlots())
+    return verifySlots(*this, type);
   if (type.getRank() != 1 ||
       (numParts != 0 &&
        type.getNumElements() != static_cast<int64_t>(numParts)))
     return emitOpError("expected a vector of one element per part, got ")
            << type << " of " << numParts << " parts";
-  Type scalar = RankedTensorType::get({}, type.getElementType());
-  for (Value part : getParts())
-    if (part.getType() != scalar)
-      return emitOpError("expected parts of ")
-             << scalar << " where no bucket is given, got " << part.getType();
-  return success();
+  return verifyScalars(*this, type);
 }
 
 /// The state that `reference` names, which the bucket holds.

@@ -34,7 +34,7 @@ public:
         token(builder.getType<TokenType>()),
         compute(FlatSymbolRefAttr::get(graph.getContext(), computeStream)) {}
 
-  LogicalResult run();
+  void run();
 
 private:
   // Reads.
@@ -50,7 +50,7 @@ private:
   void update(BucketOp bucket, Value gradient);
   void rewriteWrites();
   // Loss.
-  LogicalResult reduceLoss();
+  void reduceLoss();
 
   RankedTensorType getFlatType(BucketOp bucket, bool isShard);
 
@@ -188,12 +188,13 @@ GraphRewriter::accumulateByGroup(AccumulateOp accumulate) {
   return sums;
 }
 
-LogicalResult GraphRewriter::reduceLoss() {
+void GraphRewriter::reduceLoss() {
   auto terminator = cast<ReturnOp>(body.getTerminator());
   SmallVector<Value> parts;
+  SmallVector<int64_t> slots;
   llvm::SmallSetVector<int64_t, 8> makers;
   SmallVector<Operation *> replaced;
-  for (Value value : terminator.getValues()) {
+  for (auto [slot, value] : llvm::enumerate(terminator.getValues())) {
     auto sum = value.getDefiningOp<AccumulateOp>();
     if (!sum) { // no split: a sum of one
       builder.setInsertionPoint(terminator);
@@ -204,21 +205,21 @@ LogicalResult GraphRewriter::reduceLoss() {
     }
     for (AccumulateOp part : accumulateByGroup(sum)) {
       parts.push_back(part.getResult());
+      slots.push_back(slot);
       makers.insert_range(*part.getRanks());
     }
     if (!llvm::is_contained(replaced, sum))
       replaced.push_back(sum);
   }
-  if (parts.size() != 2)
-    return terminator.emitOpError(
-               "expected one device group to make the loss and one the weight, "
-               "got ")
-           << parts.size() << " partial sums";
   builder.setInsertionPoint(terminator);
   Location loc = terminator.getLoc();
   auto type = RankedTensorType::get({2}, builder.getF32Type());
   lossAndWeight = PackOp::create(
       builder, loc, type, FlatSymbolRefAttr(), ArrayAttr(), parts,
+      // Several groups have a part of the loss where each trains some of the
+      // microbatches.
+      parts.size() > 2 ? builder.getDenseI64ArrayAttr(slots)
+                       : DenseI64ArrayAttr(),
       getSortedRanks(builder.getContext(), makers.getArrayRef()));
   int64_t numRanks = getNumRanks(module);
   if (numRanks > 1) {
@@ -238,7 +239,6 @@ LogicalResult GraphRewriter::reduceLoss() {
   terminator.getValuesMutable().assign(lossAndWeight);
   for (Operation *sum : replaced)
     sum->erase();
-  return success();
 }
 
 Value GraphRewriter::reduce(BucketOp bucket, Value flat) {
@@ -289,7 +289,8 @@ void GraphRewriter::reduceAndUpdate(BucketOp bucket) {
   Value flat = PackOp::create(
       builder, bucket.getLoc(), getFlatType(bucket, /*isShard=*/false),
       FlatSymbolRefAttr::get(bucket.getSymNameAttr()),
-      builder.getArrayAttr(states), parts, bucket.getRanksAttr());
+      builder.getArrayAttr(states), parts, DenseI64ArrayAttr(),
+      bucket.getRanksAttr());
   Value gradient = reduce(bucket, flat);
   if (bucket.getOptimizerAttr())
     update(bucket, gradient);
@@ -307,18 +308,16 @@ void GraphRewriter::rewriteGradients() {
   }
 }
 
-LogicalResult GraphRewriter::run() {
+void GraphRewriter::run() {
   rewriteReads();
   rewriteWrites();
   rewriteGradients();
-  if (failed(reduceLoss()))
-    return failure();
+  reduceLoss();
   for (BucketOp bucket : buckets.getBuckets())
     reduceAndUpdate(bucket);
   for (auto read : llvm::make_early_inc_range(body.getOps<ReadOp>()))
     if (read->use_empty())
       read.erase();
-  return success();
 }
 
 namespace {
@@ -331,8 +330,7 @@ struct Replicate : public piper::impl::ReplicateBase<Replicate> {
     SymbolTable symbols(module);
     Buckets buckets(module, symbols, *uses);
     for (auto graph : module.getOps<GraphOp>())
-      if (failed(GraphRewriter(graph, symbols, *uses, buckets).run()))
-        return signalPassFailure();
+      GraphRewriter(graph, symbols, *uses, buckets).run();
     numBuckets += buckets.getBuckets().size();
     module.walk([&](Operation *op) {
       if (isa<AllReduceOp, ReduceScatterOp, AllGatherOp>(op))

@@ -141,7 +141,7 @@ std::optional<Held> GraphLowering::getPartHome(AccumulateOp op,
     home.bytes = getBytes(op.getResult().getType());
     if (!pack.getBucketAttr()) {
       int64_t index = llvm::find(pack.getParts(), op.getResult()).getIndex();
-      home.address = home.address.advance(index * home.bytes);
+      home.address = home.address.advance(pack.getSlot(index) * home.bytes);
       return home;
     }
     BucketStorage *storage = view.getLayout().lookup(pack.getBucketAttr());
@@ -195,11 +195,9 @@ Held GraphLowering::packValue(PackOp op, RankView &view, const ActionSite &site,
   Held flat = getFlat(op, view);
   SmallVector<std::pair<int64_t, int64_t>> covered;
   bool takesPart = !op.getRanksAttr() || isHere(op.getRanksAttr(), view);
-  int64_t scalarOffset = 0;
   for (auto [i, part] : llvm::enumerate(op.getParts())) {
     int64_t bytes = getBytes(cast<RankedTensorType>(part.getType()));
-    int64_t offset = scalarOffset;
-    scalarOffset += bytes;
+    int64_t offset = op.getSlot(i) * bytes;
     if (op.getBucketAttr()) {
       BucketStorage *storage = view.getLayout().lookup(op.getBucketAttr());
       auto state = cast<FlatSymbolRefAttr>((*op.getStates())[i]);

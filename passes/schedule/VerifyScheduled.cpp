@@ -109,10 +109,22 @@ static LogicalResult verifyMessages(GraphOp graph) {
 // Gradients
 //===----------------------------------------------------------------------===//
 
-static LogicalResult verifyContributions(AccumulateOp accumulate) {
-  llvm::DenseSet<Value> seen;
+namespace {
+/// How often each microbatch contributes to a sum.
+struct Contributions {
+  AccumulateOp accumulate;
   llvm::MapVector<int64_t, unsigned> perMicrobatch;
   int64_t numMicrobatches = 1;
+
+  LogicalResult add(AccumulateOp part);
+  LogicalResult verifyEqual();
+  LogicalResult verifyComplete();
+};
+} // namespace
+
+LogicalResult Contributions::add(AccumulateOp part) {
+  accumulate = part;
+  llvm::DenseSet<Value> seen;
   for (Value value : accumulate.getContributions()) {
     if (!seen.insert(value).second)
       return accumulate.emitOpError("expected each contribution once, got one "
@@ -127,6 +139,10 @@ static LogicalResult verifyContributions(AccumulateOp accumulate) {
     ++perMicrobatch[node.getMicrobatch()];
     numMicrobatches = node.getNumMicrobatches();
   }
+  return success();
+}
+
+LogicalResult Contributions::verifyEqual() {
   for (auto [microbatch, count] : perMicrobatch)
     if (count != perMicrobatch.front().second)
       return accumulate.emitOpError("expected as many contributions from every "
@@ -134,6 +150,12 @@ static LogicalResult verifyContributions(AccumulateOp accumulate) {
              << perMicrobatch.front().second << " from microbatch "
              << perMicrobatch.front().first << " and " << count
              << " from microbatch " << microbatch;
+  return success();
+}
+
+LogicalResult Contributions::verifyComplete() {
+  if (failed(verifyEqual()))
+    return failure();
   if (!perMicrobatch.empty() &&
       static_cast<int64_t>(perMicrobatch.size()) != numMicrobatches)
     return accumulate.emitOpError("expected contributions from ")
@@ -148,6 +170,15 @@ static LogicalResult verifyPacked(AccumulateOp accumulate) {
     return success();
   return accumulate.emitOpError("expected the sum to be packed once, got ")
          << llvm::range_size(accumulate.getResult().getUses()) << " uses";
+}
+
+/// The state whose gradient a sum is part of, or the element of the packed loss.
+static std::pair<Attribute, int64_t> getTarget(AccumulateOp accumulate) {
+  if (accumulate.getStateAttr())
+    return {accumulate.getStateAttr(), 0};
+  OpOperand &use = *accumulate.getResult().use_begin();
+  auto pack = cast<PackOp>(use.getOwner());
+  return {Attribute(), pack.getSlot(use.getOperandNumber())};
 }
 
 /// What an update applies is the bucket's own sum, over all of its ranks.
@@ -178,9 +209,17 @@ static LogicalResult verifyGradients(GraphOp graph,
                                      const SymbolTable &symbols) {
   llvm::DenseMap<Attribute, UpdateOp> updated;
   Block &body = graph.getBody().front();
-  for (auto accumulate : body.getOps<AccumulateOp>())
-    if (failed(verifyContributions(accumulate)) ||
-        failed(verifyPacked(accumulate)))
+  // Each device group may train some of the microbatches.
+  llvm::MapVector<std::pair<Attribute, int64_t>, Contributions> sums;
+  for (auto accumulate : body.getOps<AccumulateOp>()) {
+    Contributions own;
+    if (failed(verifyPacked(accumulate)) || failed(own.add(accumulate)) ||
+        failed(own.verifyEqual()) ||
+        failed(sums[getTarget(accumulate)].add(accumulate)))
+      return failure();
+  }
+  for (auto &[target, sum] : sums)
+    if (failed(sum.verifyComplete()))
       return failure();
   for (auto update : body.getOps<UpdateOp>()) {
     auto [other, isFirst] = updated.try_emplace(update.getTargetAttr(), update);

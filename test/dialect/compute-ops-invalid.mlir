@@ -1274,3 +1274,33 @@ piper.graph @step rows 4 {
   %n, %t = piper.update @bucket0 (%v) scale %both optimizer @sgd : tensor<4xf32>, tensor<2xf32> -> tensor<8xf32>
   piper.return %both : tensor<2xf32>
 }
+
+// -----
+
+piper.mesh @mesh ["dp"] [2]
+piper.graph @step rows 4 {
+  %x = piper.input "x" 0 : tensor<f32>
+  // expected-error @+1 {{expected parts of slot 0 from different device groups}}
+  %both = piper.pack (%x, %x) into [0, 0] : (tensor<f32>, tensor<f32>) -> tensor<2xf32>
+  piper.return %both : tensor<2xf32>
+}
+
+// -----
+
+piper.mesh @mesh ["dp"] [2]
+piper.graph @step rows 4 {
+  %x = piper.input "x" 0 : tensor<f32>
+  // expected-error @+1 {{expected slots from 0 to 1, got 2}}
+  %both = piper.pack (%x, %x) into [0, 2] : (tensor<f32>, tensor<f32>) -> tensor<2xf32>
+  piper.return %both : tensor<2xf32>
+}
+
+// -----
+
+piper.mesh @mesh ["dp"] [2]
+piper.graph @step rows 4 {
+  %x = piper.input "x" 0 : tensor<f32>
+  // expected-error @+1 {{expected a vector and one slot per part, got 'tensor<2xf32>' and 1 slots of 2 parts}}
+  %both = piper.pack (%x, %x) into [0] : (tensor<f32>, tensor<f32>) -> tensor<2xf32>
+  piper.return %both : tensor<2xf32>
+}

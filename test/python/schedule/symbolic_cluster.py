@@ -233,7 +233,11 @@ class Cluster:
                 return None
             parts.append(self.env[rank][part])
         if op.bucket is None:
-            return parts
+            slots = list(op.slots) if op.slots is not None else range(len(parts))
+            elements = [Counter() for _ in range(max(slots, default=-1) + 1)]
+            for slot, part in zip(slots, parts, strict=True):
+                elements[slot].update(part)
+            return elements
         states: dict[str, Counter] = {}
         for state, part in zip(op.states, parts, strict=True):
             states.setdefault(state.value, Counter()).update(part)
