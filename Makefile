@@ -10,7 +10,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml dialect passes runtime pyt
   -not -path '*/__pycache__/*' -not -name '*.md')
 CXX_SOURCES := $(shell find dialect passes runtime python/bindings test -name '*.cpp' -o -name '*.h')
 
-.PHONY: test demo bench bench-runtime install lit test-runtime sanitize test-python format lint clean
+.PHONY: test demo bench bench-runtime install lit test-runtime test-fuzz fuzz sanitize sanitize-lit test-python format lint clean
 .DELETE_ON_ERROR:
 
 # The packages of [build-system] go into .venv, so that a changed source file costs an incremental build.
@@ -27,7 +27,7 @@ $(VENV)/.installed: $(VENV)/.build-tools $(SOURCES)
 
 install: $(VENV)/.installed
 
-test: lit test-runtime test-python
+test: lit test-runtime test-fuzz test-python
 
 lit: install
 	PATH="$(abspath $(BIN)):$$PATH" $(BIN)/lit -sv test
@@ -38,6 +38,27 @@ test-runtime: $(VENV)/.build-tools
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/runtime-tests
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime-tests --output-on-failure -j $(JOBS)
 
+# The fuzzers for some seconds, always with the same inputs.
+test-fuzz: install test-runtime
+	$(BIN)/python test/fuzz/make_plans.py build/fuzz/plans
+	cd build/fuzz && ../runtime-tests/test/fuzz/PlanFuzzer -runs=5000 -seed=1 plans
+	cd build/fuzz && $(abspath $(BIN))/python ../../test/fuzz/strategies.py -runs=2000 -seed=1
+
+# Each fuzzer for FUZZ_SECONDS on one core, from the seed FUZZ_SEED; that of plans with libFuzzer where clang++ is installed.
+FUZZ_SECONDS ?= 600
+FUZZ_SEED ?= 1
+CLANGXX ?= clang++
+FUZZ_BUILD := $(if $(shell command -v $(CLANGXX)),build/libfuzzer,build/runtime-tests)
+fuzz: install
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(FUZZ_BUILD) -G Ninja -Wno-dev --log-level=WARNING \
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python) \
+	  $(if $(filter %libfuzzer,$(FUZZ_BUILD)),-DPIPER_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$(CLANGXX))
+	PATH="$(abspath $(BIN)):$$PATH" ninja -C $(FUZZ_BUILD) PlanFuzzer
+	$(BIN)/python test/fuzz/make_plans.py build/fuzz/plans
+	mkdir -p build/fuzz/found
+	cd build/fuzz && $(abspath $(FUZZ_BUILD))/test/fuzz/PlanFuzzer -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) found plans
+	cd build/fuzz && $(abspath $(BIN))/python $(abspath test/fuzz/strategies.py) -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED)
+
 # AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer, over the runtime's tests.
 sanitize: sanitize-address sanitize-thread
 sanitize-%: $(VENV)/.build-tools
@@ -45,6 +66,13 @@ sanitize-%: $(VENV)/.build-tools
 	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPIPER_SANITIZE=$* -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/$@
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
+
+# AddressSanitizer with UndefinedBehaviorSanitizer over the compiler's tests. Builds dialect/ and passes/ once more, with g++.
+sanitize-lit: install
+	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -Wno-dev --log-level=WARNING \
+	  -DPIPER_SANITIZE=address -DCMAKE_CXX_COMPILER=g++ -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/$@ piper-opt
+	PATH="$(abspath build/$@/bin):$(abspath $(BIN)):$$PATH" $(BIN)/lit -sv test
 
 test-python: install
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) test/python

@@ -112,8 +112,11 @@ class ObjectCache:
             yield
             return
         with file:
-            # Closing the file gives the lock back, also when this process dies.
-            fcntl.flock(file, fcntl.LOCK_EX)
+            try:
+                # Closing the file gives the lock back, also when this process dies.
+                fcntl.flock(file, fcntl.LOCK_EX)
+            except OSError as error:  # a file system without locks
+                self._disable(error)
             yield
 
     def _disable(self, error: OSError) -> None:

@@ -15,6 +15,8 @@ from typing import Annotated, Any, Optional
 
 import typer
 
+from .folder import check_writable
+
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False)
 
 ModelFile = Annotated[Path, typer.Argument(metavar="MODEL.py", help="a file with build() -> (model, loss_fn, batches)")]
@@ -50,6 +52,8 @@ def train(
     """Trains a model and shows its loss."""
     user = _load(model)
     plan = _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size)
+    if save is not None:
+        check_writable(save)
     program = _compile(user, plan, lr)
     start = time.monotonic()
     for step in range(steps):
@@ -75,6 +79,7 @@ def compile_(
 ) -> None:
     """Compiles a model to a program folder, with the MLIR of every phase in it."""
     user = _load(model)
+    check_writable(output)
     program = _compile(user, _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size), lr)
     program.save(output)
     program.close()
@@ -93,7 +98,7 @@ def verify(
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
 ) -> None:
-    """Compares losses, gradients and parameters with plain PyTorch's; exit code 1 if they differ."""
+    """Compares losses, gradients and parameters with plain PyTorch's; exit code 1 if they differ, 2 if there is nothing to compare."""
     import piper
 
     user = _load(model)
@@ -101,7 +106,7 @@ def verify(
     batches = [user.batch(step) for step in range(steps)]
     report = piper.verify(user.model, user.loss_fn, batches, strategy=plan, optimizer=_optimizer(user, lr))
     _say(str(report))
-    raise typer.Exit(0 if report.ok else 1)
+    raise typer.Exit(report.exit_code)
 
 
 @app.command()
@@ -213,7 +218,7 @@ def _compile(user: Any, strategy: Any, lr: float) -> Any:
 
 
 def _say(text: str) -> None:
-    if int(os.environ.get("RANK", 0)) == 0:
+    if os.environ.get("RANK", "0") == "0":
         print(text, flush=True)
 
 

@@ -29,6 +29,7 @@ from .optimizers import Group
 from .phases import Phases
 from .program import Program
 from .progress import Progress
+from .rendezvous import check_world_size
 from .rows import part_rows
 
 
@@ -66,6 +67,8 @@ def compile(
     """
     model = plain_module(model)
     strategy = strategy or Strategy(Mesh(dp=1))
+    # Before minutes of work, not after them.
+    check_world_size(strategy.mesh.size)
     divisions = strategy.num_replicas * strategy.num_microbatches
     batch_dims = settled_dims(batch, batch_dims, divisions, loss_reduction)
     rows = rows_of(batch, batch_dims)

@@ -12,10 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from . import filters
-from .errors import UsageError
+from .errors import UsageError, short
 from .files import write_whole
 from .filters import Filter
 from .mesh import Mesh
+from .mlir_text import quoted
 
 Devices = "Mapping[str, int] | Sequence[int]"
 
@@ -57,7 +58,7 @@ class Split(Directive):
     where: str = ""
 
     def to_mlir(self) -> str:
-        return f"piper.split {filters.to_mlir(self.filter)} {json.dumps(self.dim_name)} into {self.num_microbatches}"
+        return f"piper.split {filters.to_mlir(self.filter)} {quoted(self.dim_name)} into {self.num_microbatches}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ class Place(Directive):
     where: str = ""
 
     def to_mlir(self) -> str:
-        return f"piper.place {filters.to_mlir(self.filter)} on {self.devices} stream {json.dumps(self.stream)}"
+        return f"piper.place {filters.to_mlir(self.filter)} on {self.devices} stream {quoted(self.stream)}"
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ class Replicate(Directive):
     def to_mlir(self) -> str:
         flags = [name for name in ("shard_params", "shard_grads", "shard_optimizer") if getattr(self, name)]
         attributes = ", ".join([*flags, f"bucket_size = {_float(self.bucket_size)} : f64"])
-        streams = f"gather_stream {json.dumps(self.gather_stream)} reduce_stream {json.dumps(self.reduce_stream)}"
+        streams = f"gather_stream {quoted(self.gather_stream)} reduce_stream {quoted(self.reduce_stream)}"
         return f"piper.replicate {filters.to_mlir(self.filter)} on {self.devices} {streams} {{{attributes}}}"
 
 
@@ -169,8 +170,8 @@ class Strategy:
 
     def split(self, filter: Mapping, dim_name: str, num_microbatches: int) -> Strategy:
         """Runs what `filter` matches once per microbatch; the copies carry the tag `dim_name`."""
-        if not isinstance(dim_name, str) or not dim_name or dim_name == "PASS":
-            raise UsageError(f"split: expected a tag name as dim_name, got {dim_name!r}")
+        if not filters.is_name(dim_name) or dim_name == "PASS":
+            raise UsageError(f"split: expected a tag name as dim_name, got {short(dim_name)}")
         count = _integer(num_microbatches, "split: num_microbatches")
         return self._add(Split(filters.normalize(filter, "split"), dim_name, count, _caller()))
 
@@ -197,14 +198,14 @@ class Strategy:
         flags = {"shard_params": shard_params, "shard_grads": shard_grads, "shard_optimizer": shard_optimizer}
         for name, value in flags.items():
             if not isinstance(value, bool):
-                raise UsageError(f"replicate: expected true or false as {name}, got {value!r}")
+                raise UsageError(f"replicate: expected true or false as {name}, got {short(value)}")
         if (
             isinstance(bucket_size, bool)
             or not isinstance(bucket_size, (int, float))
             or not 0 < bucket_size <= _MAX_MIB
         ):
             raise UsageError(
-                f"replicate: expected a bucket_size in MiB between 0 and {_MAX_MIB}, got {_short(bucket_size)}"
+                f"replicate: expected a bucket_size in MiB between 0 and {_MAX_MIB}, got {short(bucket_size)}"
             )
         shard_grads = shard_grads or shard_params
         return self._add(
@@ -224,7 +225,7 @@ class Strategy:
     def shard(self, filter: Mapping, devices: Devices, stream: str = "ep_stream", dim: int | None = None) -> Strategy:
         """Divides experts, or with `dim` tensors, over `devices`."""
         if dim is not None and (isinstance(dim, bool) or not isinstance(dim, int)):
-            raise UsageError(f"shard: expected an integer as dim, got {dim!r}")
+            raise UsageError(f"shard: expected an integer as dim, got {short(dim)}")
         matched = filters.normalize(filter, "shard")
         return self._add(Shard(matched, self._ranks(devices, "shard"), _name(stream, "shard: stream"), dim, _caller()))
 
@@ -335,19 +336,19 @@ class Strategy:
 
 def _groups(groups: Any, where: str) -> list[list[Filter]]:
     if isinstance(groups, (str, Mapping)) or not isinstance(groups, Sequence):
-        raise UsageError(f"{where}: expected a list of groups of filters, got {groups!r}")
+        raise UsageError(f"{where}: expected a list of groups of filters, got {short(groups)}")
     result = []
     for group in groups:
         members = [group] if isinstance(group, Mapping) else group
         if isinstance(members, str) or not isinstance(members, Sequence) or not members:
-            raise UsageError(f"{where}: expected a non-empty group of filters, got {group!r}")
+            raise UsageError(f"{where}: expected a non-empty group of filters, got {short(group)}")
         result.append([filters.normalize(member, where) for member in members])
     return result
 
 
 def _integer(value: Any, what: str) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= filters.MAX_INDEX:
-        raise UsageError(f"{what}: expected an integer from 1 to {filters.MAX_INDEX}, got {_short(value)}")
+        raise UsageError(f"{what}: expected an integer from 1 to {filters.MAX_INDEX}, got {short(value)}")
     return value
 
 
@@ -357,14 +358,9 @@ def _float(value: float) -> str:
     return (mantissa if "." in mantissa else mantissa + ".0") + letter + exponent
 
 
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
-
-
 def _name(value: Any, what: str) -> str:
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{what}: expected a name, got {value!r}")
+    if not filters.is_name(value):
+        raise UsageError(f"{what}: expected a name, got {short(value)}")
     return value
 
 
@@ -381,4 +377,4 @@ def _caller() -> str:
 
 def _location(where: str) -> str:
     file, _, line = where.rpartition(":")
-    return f" loc({json.dumps(file)}:{line}:1)" if file and line.isdigit() else ""
+    return f" loc({quoted(file)}:{line}:1)" if file and line.isdigit() else ""

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -12,6 +10,7 @@ import torch
 
 from .directives import Strategy
 from .importer.imported import Family, Imported, InputRef, Node, ResultRef, State, StateRef, TensorSpec, Value
+from .mlir_text import bare_or_quoted, quoted
 from .optimizers import Group
 
 ELEMENT_TYPES = {
@@ -91,7 +90,7 @@ def with_own_constants(imported: Imported, other: Imported, prefix: str) -> Impo
 
 def symbol(name: str) -> str:
     """A symbol reference."""
-    return f"@{name}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$.]*", name) else f"@{json.dumps(name)}"
+    return f"@{bare_or_quoted(name)}"
 
 
 def tensor_type(shape: Iterable[int | None], dtype: torch.dtype) -> str:
@@ -110,7 +109,7 @@ def _indent(text: str) -> str:
 
 
 def _state(state: State) -> str:
-    names = ", ".join(json.dumps(name) for name in state.all_names)
+    names = ", ".join(quoted(name) for name in state.all_names)
     trainable = " trainable" if state.trainable else ""
     return (
         f"piper.state {symbol(state.name)} : {tensor_type(state.shape, state.dtype)} {state.kind}{trainable} [{names}]"
@@ -163,7 +162,7 @@ class _GraphWriter:
             if item.name in used:
                 split = " split" if item.split else ""
                 self._lines.append(
-                    f"{self._inputs[item.name]} = piper.input {json.dumps(item.name)} {index}{split}"
+                    f"{self._inputs[item.name]} = piper.input {quoted(item.name)} {index}{split}"
                     f" : {self._type(InputRef(item.name))}"
                 )
 
@@ -187,10 +186,10 @@ class _GraphWriter:
         operand_types = [self._type(value) for value in node.operands]
         operands += [f"%saved{giver}_{number}" for giver, number in node.takes]
         operand_types += ["!piper.bundle"] * len(node.takes)
-        tags = ", ".join(f"{name} = {index} : i64" for name, index in sorted(node.tags.items()))
+        tags = ", ".join(f"{bare_or_quoted(name)} = {index} : i64" for name, index in sorted(node.tags.items()))
         self._lines.append(
             f"{', '.join([*names, f'%token{node.index}'])} = piper.compute {symbol(_chunk_name(node.family))}({', '.join(operands)})"
-            f" {node.pass_} {{{tags}}} : ({', '.join(operand_types)}) -> ({', '.join(types)}) loc({json.dumps(node.label)})"
+            f" {node.pass_} {{{tags}}} : ({', '.join(operand_types)}) -> ({', '.join(types)}) loc({quoted(node.label)})"
         )
 
     def _write_updates(self) -> None:

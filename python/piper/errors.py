@@ -2,6 +2,16 @@
 """What Piper raises. The command line's exit codes follow from these: 1 failed, 2 wrong use, 3 a rank was lost."""
 
 
+def short(value: object) -> str:
+    """A value that was not expected, as a message shows it."""
+    try:
+        text = repr(value)
+    except ValueError:
+        # Python does not print integers of any size.
+        return "an integer of too many digits"
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
 class PiperError(Exception):
     """The base of everything that Piper raises on purpose."""
 

@@ -15,7 +15,7 @@ import torch
 
 from . import _runtime
 from .errors import PiperError, ProgramError, RankLostError, RunError, UsageError
-from .rendezvous import Process, meet, process_from_environment
+from .rendezvous import check_world_size, meet
 
 if TYPE_CHECKING:
     from .rehearsal import DelayDevice
@@ -96,7 +96,7 @@ class Execution:
         self._tracing = False
         self._traced_entry: str | None = None
         timeout = _timeout()
-        process = None if local else self._place()
+        process = None if local else check_world_size(self._info["world_size"])
         self.world_size: int = self._info["world_size"]
         self.ranks: list[int] = list(range(self.world_size)) if process is None else [process.rank]
         self._is_shared = len(self.ranks) != self.world_size
@@ -115,15 +115,6 @@ class Execution:
                     print(f"piper: rank {process.rank}: {error}", file=sys.stderr, flush=True)
                 raise
         _watch(self)
-
-    def _place(self) -> Process | None:
-        process = process_from_environment()
-        if process is not None and process.world_size != self._info["world_size"]:
-            raise UsageError(
-                f"expected WORLD_SIZE = {self._info['world_size']}, the number of ranks of the program, "
-                f"got {process.world_size}"
-            )
-        return process
 
     def run(
         self,
@@ -329,6 +320,11 @@ class Execution:
     def buffers(self, rank: int) -> list[tuple[str, str, int, int, int, int]]:
         """The planned buffers of a rank: label, kind, offset and bytes in the arena, first and last action."""
         return next(item["buffers"] for item in self._info["classes"] if rank in item["ranks"])
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
 
     def close(self) -> None:
         """Ends the threads and frees the memory of this process's ranks."""

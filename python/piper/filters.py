@@ -3,11 +3,11 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Collection, Mapping
 
-from .errors import UsageError
+from .errors import UsageError, short
+from .mlir_text import bare_or_quoted, quoted
 
 #: No tag has a larger index.
 MAX_INDEX = 2**31 - 1
@@ -18,21 +18,26 @@ _PASS_ALIASES = {"BI": "I", "BW": "W"}
 Filter = dict[str, "int | str | None"]
 
 
+def is_name(value: object) -> bool:
+    """Whether this can be the name of a tag or a stream: text without control characters or halves of characters."""
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
 def normalize(filter: Mapping[str, int | str | None], where: str) -> Filter:
     """A filter with integer indices and passes F, B, I, W. `where` names the directive in errors.
 
     A value is an index (an int, or a string that reads as one), "*" (tag present, any index) or None (tag present, no index).
     """
     if not isinstance(filter, Mapping):
-        raise UsageError(f"{where}: expected a filter such as {{'stage': 0}}, got {filter!r}")
+        raise UsageError(f"{where}: expected a filter such as {{'stage': 0}}, got {short(filter)}")
     result: Filter = {}
     for tag, value in filter.items():
-        if not isinstance(tag, str) or not tag:
-            raise UsageError(f"{where}: expected a tag name in a filter, got {tag!r}")
+        if not is_name(tag):
+            raise UsageError(f"{where}: expected a tag name in a filter, got {short(tag)}")
         if tag == "PASS":
             value = _PASS_ALIASES.get(value, value) if isinstance(value, str) else value
             if value not in PASSES:
-                raise UsageError(f"{where}: expected PASS to be one of F, B, I, W (or BI, BW), got {value!r}")
+                raise UsageError(f"{where}: expected PASS to be one of F, B, I, W (or BI, BW), got {short(value)}")
         elif value is not None and value != "*":
             value = _index(value, tag, where)
         result[tag] = value
@@ -43,7 +48,7 @@ def _index(value: object, tag: str, where: str) -> int:
     if isinstance(value, str) and re.fullmatch(r"[0-9]{1,10}", value):
         value = int(value)
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= MAX_INDEX:
-        raise UsageError(f"{where}: expected an index, '*' or None for tag '{tag}', got {str(value)[:40]!r}")
+        raise UsageError(f"{where}: expected an index, '*' or None for tag '{tag}', got {short(value)}")
     return value
 
 
@@ -73,14 +78,10 @@ def _indices(indices: Collection[int]) -> str:
 
 def to_mlir(filter: Filter) -> str:
     """The attribute dictionary of a filter."""
-    return "{" + ", ".join(f"{_name(tag)}{_value(value)}" for tag, value in filter.items()) + "}"
-
-
-def _name(tag: str) -> str:
-    return tag if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_$.]*", tag) else json.dumps(tag)
+    return "{" + ", ".join(f"{bare_or_quoted(tag)}{_value(value)}" for tag, value in filter.items()) + "}"
 
 
 def _value(value: int | str | None) -> str:
     if value is None:
         return ""
-    return f" = {value} : i64" if isinstance(value, int) else f" = {json.dumps(value)}"
+    return f" = {value} : i64" if isinstance(value, int) else f" = {quoted(value)}"

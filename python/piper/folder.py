@@ -7,10 +7,12 @@ pickle.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
 import shutil
+import stat
 import tempfile
 from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
@@ -32,12 +34,7 @@ def write(path: str | os.PathLike, description: Mapping[str, Any], files: Mappin
     """
     temporary = None
     try:
-        # Where the path is a link, the folder is what it points to.
-        target = Path(os.path.realpath(path))
-        if os.path.lexists(target) and not (target / _MANIFEST).is_file():
-            raise ProgramError(f"{path}: exists and is not a program folder")
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
+        target, temporary = _prepare(path)
         listed = {name: _write_file(temporary / name, content) for name, content in files.items()}
         manifest = {"format": FORMAT, "version": VERSION, **description, "files": listed}
         manifest["sha256"] = _manifest_digest(manifest)
@@ -51,6 +48,27 @@ def write(path: str | os.PathLike, description: Mapping[str, Any], files: Mappin
     finally:
         if temporary is not None:
             shutil.rmtree(temporary, ignore_errors=True)
+
+
+def check_writable(path: str | os.PathLike) -> None:
+    """Raises ProgramError where `write` could not even begin, so that nobody learns of it after hours of work."""
+    try:
+        _, temporary = _prepare(path)
+        temporary.rmdir()
+    except OSError as error:
+        raise ProgramError(f"{path}: cannot be written: {error.strerror or error}") from None
+    except ValueError as error:
+        raise ProgramError(f"{path!r}: cannot be written: {error}") from None
+
+
+def _prepare(path: str | os.PathLike) -> tuple[Path, Path]:
+    """The folder that is meant, and a new one beside it."""
+    # Where the path is a link, the folder is what it points to.
+    target = Path(os.path.realpath(path))
+    if os.path.lexists(target) and not (target / _MANIFEST).is_file():
+        raise ProgramError(f"{path}: exists and is not a program folder")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    return target, Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}-"))
 
 
 def _write_file(path: Path, content: Content) -> dict[str, Any]:
@@ -70,7 +88,8 @@ def read(path: str | os.PathLike, large: Collection[str] = ()) -> tuple[dict[str
     """
     folder = Path(path)
     try:
-        manifest = json.loads((folder / _MANIFEST).read_text())
+        manifest = json.loads(_regular(folder / _MANIFEST).read_text(encoding="utf-8"))
+        digest = _manifest_digest(manifest) if isinstance(manifest, dict) else ""
     except OSError as error:
         raise ProgramError(f"{folder}: expected a program folder: {_MANIFEST}: {error.strerror}") from None
     except (ValueError, RecursionError):  # a zero byte in the path is a ValueError, too
@@ -81,7 +100,7 @@ def read(path: str | os.PathLike, large: Collection[str] = ()) -> tuple[dict[str
         raise ProgramError(
             f"{folder}: expected version {VERSION}, got {manifest.get('version')!r}: save it again with this piper"
         )
-    if manifest.get("sha256") != _manifest_digest(manifest):
+    if manifest.get("sha256") != digest:
         raise ProgramError(f"{folder / _MANIFEST}: damaged: its content is not what was saved")
     listed = manifest.get("files")
     if not isinstance(listed, dict):
@@ -98,13 +117,20 @@ def _check_file(folder: Path, name: str, entry: Any) -> Path:
     if Path(name).is_absolute() or ".." in Path(name).parts or not isinstance(entry, dict):
         raise ProgramError(f"{folder / _MANIFEST}: unexpected file entry {name!r}")
     try:
-        digest, size = _digest(path)
+        digest, size = _digest(_regular(path))
     except OSError as error:
         raise ProgramError(f"{path}: {error.strerror}") from None
     if size != entry.get("bytes"):
         raise ProgramError(f"{path}: damaged: expected {entry.get('bytes')} bytes, got {size}")
     if digest != entry.get("sha256"):
         raise ProgramError(f"{path}: damaged: its content is not what was saved")
+    return path
+
+
+def _regular(path: Path) -> Path:
+    """The path of a file, which may be a link. Raises OSError for what is there and none: a pipe would never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise OSError(errno.EINVAL, "expected a file")
     return path
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from .cache import CompiledObject, ObjectCache, content_key
 from .errors import CompileError
-from .phases import keep_reproducer
+from .phases import reproducible
 from .progress import Progress
 
 
@@ -36,8 +36,8 @@ def compile_functions(
         try:
             return cache.get_or_make(content_key(functions[name], cpu, features, version), make)
         except RuntimeError as error:
-            command = f"piper-opt --piper-lower-to-llvm {keep_reproducer(functions[name])}"
-            raise CompileError(f"function '{name}': {error}", command) from None
+            message = f"function '{name}': {error}"
+            raise reproducible(CompileError, message, "--piper-lower-to-llvm", functions[name]) from None
 
     objects: dict[str, CompiledObject] = {}
     # The longest functions first, so that none is left alone at the end; names break ties, so that all processes go the same way.

@@ -7,7 +7,8 @@ import itertools
 import math
 from collections.abc import Iterable, Mapping
 
-from .errors import UsageError
+from .errors import UsageError, short
+from .mlir_text import quoted
 
 _MAX_RANKS = 2**20
 
@@ -23,7 +24,7 @@ class Mesh:
             raise UsageError("expected at least one axis, as in Mesh(pp=2, dp=2)")
         for name, extent in axes.items():
             if isinstance(extent, bool) or not isinstance(extent, int) or extent < 1:
-                raise UsageError(f"expected a positive number of ranks along axis '{name}', got {extent!r}")
+                raise UsageError(f"expected a positive number of ranks along axis '{name}', got {short(extent)}")
         if math.prod(axes.values()) > _MAX_RANKS:
             raise UsageError(f"expected a mesh of at most {_MAX_RANKS} ranks")
         self.shape: dict[str, int] = dict(axes)
@@ -44,13 +45,15 @@ class Mesh:
         if isinstance(devices, Mapping):
             return self._slice(devices)
         if isinstance(devices, str) or not isinstance(devices, Iterable):
-            raise UsageError(f"expected a list of ranks or a slice such as {{'pp': 0}} as devices, got {devices!r}")
+            raise UsageError(
+                f"expected a list of ranks or a slice such as {{'pp': 0}} as devices, got {short(devices)}"
+            )
         ranks = list(devices)
         if not ranks:
             raise UsageError("expected at least one device, got an empty list")
         for rank in ranks:
             if isinstance(rank, bool) or not isinstance(rank, int):
-                raise UsageError(f"expected a rank (an integer), got {rank!r}")
+                raise UsageError(f"expected a rank (an integer), got {short(rank)}")
             if not 0 <= rank < self.size:
                 raise UsageError(
                     f"expected a device inside the mesh of {self.size} ranks (0 to {self.size - 1}), got {rank}"
@@ -64,7 +67,7 @@ class Mesh:
             if axis not in self.shape:
                 raise UsageError(f"expected an axis of the mesh ({', '.join(self.shape)}), got '{axis}'")
             if isinstance(index, bool) or not isinstance(index, int) or not 0 <= index < self.shape[axis]:
-                raise UsageError(f"expected 0 to {self.shape[axis] - 1} along axis '{axis}', got {index!r}")
+                raise UsageError(f"expected 0 to {self.shape[axis] - 1} along axis '{axis}', got {short(index)}")
         coordinates = itertools.product(*(range(extent) for extent in self.shape.values()))
         names = list(self.shape)
         return [
@@ -75,7 +78,7 @@ class Mesh:
 
     def to_mlir(self) -> str:
         """The `piper.mesh` operation."""
-        axes = ", ".join(f'"{name}"' for name in self.shape)
+        axes = ", ".join(quoted(name) for name in self.shape)
         extents = ", ".join(str(extent) for extent in self.shape.values())
         return f"piper.mesh @mesh [{axes}] [{extents}]"
 

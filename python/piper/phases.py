@@ -6,7 +6,6 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Mapping
-from pathlib import Path
 
 from .diagnostics import describe
 from .errors import CompileError, StrategyError
@@ -61,7 +60,7 @@ class Phases:
         try:
             return ir.Module.parse(text)
         except ir.MLIRError as error:
-            raise CompileError(describe(error), f"piper-opt {keep_reproducer(text)}") from None
+            raise reproducible(CompileError, describe(error), "", text) from None
 
     def _run(self, pipeline: str, failure: type[CompileError]) -> None:
         from piper._mlir import ir
@@ -71,7 +70,7 @@ class Phases:
         try:
             PassManager.parse(f"builtin.module({pipeline})").run(self._module.operation)
         except ir.MLIRError as error:
-            raise failure(describe(error), f"piper-opt --{pipeline} {keep_reproducer(before)}") from None
+            raise reproducible(failure, describe(error), f"--{pipeline}", before) from None
 
     def _print(self, locations: bool = False) -> str:
         return self._module.operation.get_asm(enable_debug_info=locations) + "\n"
@@ -88,7 +87,7 @@ def private_function(text: str) -> str:
             # Data that stand beside the module would be lost.
             PassManager.parse("builtin.module(piper-inline-resources)").run(module.operation)
         except ir.MLIRError as error:
-            raise CompileError(describe(error), f"piper-opt {keep_reproducer(text)}") from None
+            raise reproducible(CompileError, describe(error), "", text) from None
         function = next(op for op in module.body.operations if op.operation.name == "func.func")
         function.attributes["sym_visibility"] = ir.StringAttr.get("private")
         return function.operation.get_asm(use_local_scope=True)
@@ -101,9 +100,22 @@ def _standalone(function) -> str:
     return "module {\n" + copy.get_asm(use_local_scope=True) + "\n}\n"
 
 
-def keep_reproducer(text: str) -> Path:
-    """Saves the input of a failed pass for piper-opt."""
+def reproducible(failure: type[CompileError], message: str, options: str, text: str) -> CompileError:
+    """The error of a pass that failed on `text`, with the piper-opt command that repeats it."""
+    try:
+        name = _keep(text)
+    except OSError as error:
+        # A full disk must not hide what failed.
+        return failure(f"{message}\n(what piper-opt needs to repeat this could not be kept: {error})")
+    return failure(message, " ".join(filter(None, ["piper-opt", options, name])))
+
+
+def _keep(text: str) -> str:
     handle, name = tempfile.mkstemp(prefix="piper-", suffix=".mlir", dir=os.environ.get("PIPER_REPRODUCER_DIR"))
-    with os.fdopen(handle, "w") as file:
-        file.write(text)
-    return Path(name)
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+    except BaseException:
+        os.unlink(name)
+        raise
+    return name

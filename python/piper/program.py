@@ -13,10 +13,11 @@ from . import saved
 from .batches import bind, from_call
 from .cache import CompiledObject
 from .description import Description
-from .errors import UsageError
+from .errors import ProgramError, UsageError
 from .execution import Execution
 from .importer.inputs import Batch
 from .rehearsal import DelayDevice, Rehearsal
+from .summary import describe
 
 
 class Program:
@@ -154,6 +155,9 @@ class Program:
             self._write(name, value)
         self._steps = dict(steps)
 
+    def __repr__(self) -> str:
+        return f"<piper.Program {describe(self._description, self._texts)}{', closed' if self._execution.is_closed else ''}>"
+
     @property
     def param_groups(self) -> list[Mapping[str, Any]]:
         """The optimizer's options by group, as they are read at each step: torch's own dicts, or plain ones of a loaded program."""
@@ -194,6 +198,19 @@ class Program:
         self._execution.close()
 
     def _read_all(self) -> dict[str, torch.Tensor]:
+        return {name: self._read(name) for name in self._all_states()}
+
+    def _restore(self, values: Mapping[str, torch.Tensor]) -> None:
+        """Sets everything that `save` wrote. Raises UsageError if something is missing, unknown or unfit."""
+        names = self._all_states()
+        if missing := [name for name in names if name not in values]:
+            raise UsageError(f"state '{missing[0]}' is missing")
+        if unknown := [name for name in values if name not in names]:
+            raise UsageError(f"state '{unknown[0]}' is unknown")
+        for name, value in values.items():
+            self._write(name, value)
+
+    def _all_states(self) -> list[str]:
         moments = [
             f"{parameter}:{slot}"
             for group in self._description.groups
@@ -201,7 +218,7 @@ class Program:
             if parameter in self._description.trainable
             for slot in group.slots
         ]
-        return {name: self._read(name) for name in [*self._description.states, *moments]}
+        return [*self._description.states, *moments]
 
     def _read(self, name: str) -> torch.Tensor:
         return self._unused[name].clone() if name in self._unused else self._execution.read_state(name)
@@ -276,6 +293,9 @@ def load(path: str | os.PathLike) -> Program:
     """
     parts = saved.read(path)
     program = Program(parts.description, parts.plan, parts.kernels, parts.texts, parts.steps)
-    for name, value in parts.states.items():
-        program._write(name, value)
+    try:
+        program._restore(parts.states)
+    except UsageError as error:
+        program.close()
+        raise ProgramError(f"{path}: damaged: {error}") from None
     return program

@@ -55,8 +55,8 @@ def process_from_environment(environment: Mapping[str, str] = os.environ) -> Pro
 def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[str]], None], timeout: float) -> None:
     """Exchanges the handles of all processes' ranks, calls `connect` with all of them, and returns when every process has.
 
-    Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds, UsageError if this is the process that the others are to meet at
-    and it cannot listen there.
+    Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds, UsageError if another process has this one's rank, or if this is
+    the process that the others are to meet at and it cannot listen there.
     """
     global _meetings
     address = _address()
@@ -67,8 +67,8 @@ def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[s
     known: list[str] = []
 
     def exchange() -> None:
-        store = _open_store(process, address, deadline)
-        store.set(f"{prefix}/handle/{process.rank}", "\n".join(handles))
+        store = _open_store(process, address, prefix, deadline)
+        _claim(store, process, prefix, "\n".join(handles))
         for rank in range(process.world_size):
             _await_key(store, f"{prefix}/handle/{rank}", known, deadline, f"rank {rank} did not come")
             known.extend(store.get(f"{prefix}/handle/{rank}").decode().split("\n"))
@@ -98,7 +98,39 @@ def _is_served() -> bool:
     return os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
 
 
-def _open_store(process: Process, address: tuple[str, int], deadline: float) -> Store:
+def check_world_size(expected: int) -> Process | None:
+    """This process's place in a job, if it is part of one. Raises UsageError unless that has `expected` ranks."""
+    process = process_from_environment()
+    if process is not None and process.world_size != expected:
+        raise UsageError(
+            f"expected WORLD_SIZE = {expected}, the number of ranks of the program, got {process.world_size}"
+        )
+    return process
+
+
+def _claim(store: Store, process: Process, prefix: str, handles: str) -> None:
+    """Puts this process's handles where the others look for its rank, unless another process that still lives is there."""
+    key = f"{prefix}/handle/{process.rank}"
+    found = store.compare_set(key, "", handles).decode()
+    if found == handles:
+        return
+    if _lives(found):
+        raise _taken(process, found)
+    store.set(key, handles)
+
+
+def _lives(handle: str) -> bool:
+    return os.path.exists(f"/proc/{handle.split()[1]}")
+
+
+def _taken(process: Process, handle: str) -> UsageError:
+    return UsageError(
+        f"expected one process per rank: RANK = {process.rank} is taken by process {handle.split()[1]} already; "
+        f"give each of the {process.world_size} processes a RANK of its own"
+    )
+
+
+def _open_store(process: Process, address: tuple[str, int], prefix: str, deadline: float) -> Store:
     global _store
     if _store is not None:
         return _store
@@ -114,9 +146,24 @@ def _open_store(process: Process, address: tuple[str, int], deadline: float) -> 
     except RuntimeError as error:
         if not is_master:
             raise
+        handle = _other_master(address, prefix)
+        if handle is not None:
+            raise _taken(process, handle) from None
         where = f"{address[0]}:{address[1]}"
         raise UsageError(f"rank 0 cannot meet the others at {where}: {_first_line(error)}") from None
     return _store
+
+
+def _other_master(address: tuple[str, int], prefix: str) -> str | None:
+    """The handle of another process that is rank 0 of the same job and serves the store already."""
+    from torch.distributed import TCPStore
+
+    patience = timedelta(seconds=_ANSWER_SECONDS)
+    try:
+        store = TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
+        return store.get(f"{prefix}/handle/0").decode()
+    except RuntimeError:
+        return None
 
 
 def _await_listener(address: tuple[str, int], deadline: float) -> None:
@@ -161,7 +208,7 @@ def _await_key(store: Store, key: str, known: Sequence[str], deadline: float, fa
     while not store.check([key]):
         for handle in known:
             rank, pid = handle.split()[:2]
-            if not os.path.exists(f"/proc/{pid}"):
+            if not _lives(handle):
                 raise RankLostError(f"rank {rank} (process {pid}) ended while the ranks met")
         if time.monotonic() > deadline:
             raise RankLostError(f"{failure} within the time limit")

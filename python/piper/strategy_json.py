@@ -9,7 +9,7 @@ import os
 from typing import Any
 
 from .directives import DIRECTIVES, Strategy
-from .errors import UsageError
+from .errors import UsageError, short
 from .mesh import Mesh
 
 
@@ -17,21 +17,32 @@ def read(path: str | os.PathLike, mesh: Mesh | None = None) -> Strategy:
     """Reads a strategy file. Raises UsageError that names the file, the entry and the field."""
     try:
         with open(path, encoding="utf-8") as file:
-            entries = json.load(file)
+            entries = json.load(file, object_pairs_hook=_fields)
+        return from_objects(entries, mesh, str(path))
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None
     except RecursionError:
         raise UsageError(f"{path}: expected a list of directives, got JSON of too many levels") from None
+    except UsageError:
+        raise
     except ValueError as error:
         raise UsageError(f"{path}: expected JSON: {error}") from None
-    return from_objects(entries, mesh, str(path))
+
+
+def _fields(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of which nothing is lost."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the field '{next(name for name in names if names.count(name) > 1)}' appears twice")
+    return fields
 
 
 def from_objects(entries: Any, mesh: Mesh | None, source: str) -> Strategy:
     """A strategy from parsed JSON; `source` names it in errors."""
     if not isinstance(entries, list):
         raise UsageError(f"{source}: expected a list of directives, got {type(entries).__name__}")
-    strategy = Strategy(mesh or _smallest_mesh(entries))
+    strategy = Strategy(mesh or _smallest_mesh(entries, source))
     for index, entry in enumerate(entries):
         where = f"{source}: entry {index}"
         arguments = _arguments(entry, where)
@@ -47,10 +58,10 @@ def from_objects(entries: Any, mesh: Mesh | None, source: str) -> Strategy:
 
 def _arguments(entry: Any, where: str) -> dict[str, Any]:
     if not isinstance(entry, dict):
-        raise UsageError(f"{where}: expected an object, got {entry!r}")
+        raise UsageError(f"{where}: expected an object, got {short(entry)}")
     operation = entry.get("op")
     if not isinstance(operation, str) or operation not in DIRECTIVES:
-        raise UsageError(f"{where}: expected op to be one of {', '.join(DIRECTIVES)}, got {operation!r}")
+        raise UsageError(f"{where}: expected op to be one of {', '.join(DIRECTIVES)}, got {short(operation)}")
     entry = dict(entry)
     # The published Piper also accepts one device.
     if operation == "place" and "device" in entry and "devices" not in entry:
@@ -67,11 +78,14 @@ def _arguments(entry: Any, where: str) -> dict[str, Any]:
     return entry
 
 
-def _smallest_mesh(entries: list[Any]) -> Mesh:
+def _smallest_mesh(entries: list[Any], source: str) -> Mesh:
     ranks = [0]
     for entry in entries:
         devices = entry.get("devices", entry.get("device")) if isinstance(entry, dict) else None
         for rank in devices if isinstance(devices, list) else [devices]:
             if isinstance(rank, int) and not isinstance(rank, bool):
                 ranks.append(rank)
-    return Mesh(rank=max(ranks) + 1)
+    try:
+        return Mesh(rank=max(ranks) + 1)
+    except UsageError as error:
+        raise UsageError(f"{source}: device {short(max(ranks))}: {error}") from None

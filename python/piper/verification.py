@@ -13,6 +13,7 @@ from torch import nn
 
 from .compiler import compile
 from .directives import Strategy
+from .errors import PiperError
 from .importer.half_precision import is_half
 from .importer.inputs import settled_dims
 from .importer.wrapped import plain_module
@@ -55,6 +56,7 @@ class Report:
         coupled: whether rows of the batch influence each other (batch norm, say), so that PyTorch went part by part.
         parts: replicas and microbatches of each.
         error: why it could not be done, "" if it was.
+        exit_code: that of the command line: 0 equal, 1 different or failed, else that of the error.
     """
 
     rows: list[Row] = field(default_factory=list)
@@ -63,6 +65,7 @@ class Report:
     coupled: bool = False
     parts: tuple[int, int] = (1, 1)
     error: str = ""
+    exit_code: int = 1
 
     @property
     def ok(self) -> bool:
@@ -118,8 +121,10 @@ def verify(
     options = {"batch_dims": batch_dims, "loss_reduction": loss_reduction}
     try:
         _verify(report, model, loss_fn, list(batches), strategy, optimizer, options)
+        report.exit_code = 0 if report.ok else 1
     except Exception as error:
         report.error = f"{type(error).__name__}: {error}"
+        report.exit_code = error.exit_code if isinstance(error, PiperError) else 1
     return report
 
 

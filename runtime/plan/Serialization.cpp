@@ -8,6 +8,7 @@
 //
 // One `visit` per struct describes both directions, so they cannot disagree.
 #include "Plan.h"
+#include "Utf8.h"
 
 #include <cstring>
 #include <unordered_map>
@@ -17,6 +18,10 @@ namespace {
 
 constexpr char kMagic[8] = {'P', 'I', 'P', 'R', 'P', 'L', 'A', 'N'};
 constexpr size_t kHeaderBytes = 32;
+/// Strings stand in the file once and in memory wherever they are used, but no
+/// plan makes more of it than this many times the file; real ones a fifth of
+/// it.
+constexpr uint64_t kMaxTextFactor = 64;
 
 /// FNV-1a: each step is a bijection of the state, so any single changed byte
 /// changes the sum.
@@ -81,13 +86,16 @@ private:
 
 class Decoder {
 public:
-  explicit Decoder(std::string_view bytes) : rest(bytes) {
+  explicit Decoder(std::string_view bytes)
+      : rest(bytes), textLimit(kMaxTextFactor * bytes.size()) {
     uint32_t count = 0;
     integer(count);
     for (uint32_t i = 0; i < count && error.empty(); ++i) {
       uint32_t length = 0;
       integer(length);
       table.push_back(take(length));
+      if (!isUtf8(table.back()))
+        fail("string number " + std::to_string(i) + " is not UTF-8");
     }
   }
   template <typename T> void integer(T &value) {
@@ -107,6 +115,11 @@ public:
     integer(number);
     if (number >= table.size())
       return fail("string number " + std::to_string(number) + " out of range");
+    // One long string may be referred to by every record.
+    textBytes += table[number].size();
+    if (textBytes > textLimit)
+      return fail("strings of more than " + std::to_string(textLimit) +
+                  " bytes");
     value = std::string(table[number]);
   }
   template <typename T, typename Fn>
@@ -161,6 +174,7 @@ private:
 
   std::string_view rest;
   std::vector<std::string_view> table;
+  uint64_t textBytes = 0, textLimit;
 };
 
 template <typename Coder, typename T>

@@ -36,6 +36,13 @@ bool Validator::checkSize(uint64_t bytes, const char *what) {
               " bytes is beyond any machine");
 }
 
+bool Validator::checkShape(const std::vector<uint64_t> &shape, uint64_t width) {
+  for (uint64_t dim : shape)
+    if (!checkSize(mulSat(dim, width), "tensor"))
+      return false;
+  return checkSize(mulSat(numElements(shape), width), "tensor");
+}
+
 bool Validator::run() {
   context = "plan";
   if (plan.worldSize == 0 || plan.worldSize > kMaxWorldSize)
@@ -152,7 +159,7 @@ bool Validator::checkStates() {
       return false;
     context = "state '" + state.name + "'";
     uint64_t width = byteWidth(state.dtype);
-    if (!checkSize(mulSat(numElements(state.shape), width), "tensor"))
+    if (!checkShape(state.shape, width))
       return false;
     for (const StateSegment &segment : state.segments)
       if (!checkSegment(segment, width))
@@ -229,7 +236,8 @@ bool Validator::checkHostValues() {
         output.address.space == Space::Workspace)
       return fail("expected an address in arena, state or scalar memory");
     uint64_t width = byteWidth(output.dtype);
-    if (!checkAddress(output.address, output.rankClass, 0,
+    if (!checkShape(output.shape, width) ||
+        !checkAddress(output.address, output.rankClass, 0,
                       mulSat(numElements(output.shape), width), width))
       return false;
   }

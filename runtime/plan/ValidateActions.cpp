@@ -301,30 +301,28 @@ bool Validator::checkAction(const Action &action, uint32_t cls, uint32_t stream,
   return fail("unknown opcode");
 }
 
-bool Validator::checkEvents(const StreamActions &streams, uint32_t numEvents) {
-  std::vector<int64_t> recordStream(numEvents, -1);
-  std::vector<uint64_t> recordIndex(numEvents, 0);
+bool Validator::checkEvents(const StreamActions &streams) {
+  // By event; no larger than the plan, whatever number of events it claims.
+  std::unordered_map<uint64_t, std::pair<size_t, size_t>> records;
   for (size_t s = 0; s < streams.size(); ++s)
     for (size_t i = 0; i < streams[s].size(); ++i) {
       const Action &action = streams[s][i];
       if (action.opcode != Opcode::Record)
         continue;
-      if (recordStream[action.imm[0]] != -1)
+      if (!records.try_emplace(action.imm[0], s, i).second)
         return fail("event " + std::to_string(action.imm[0]) +
                     " is recorded twice");
-      recordStream[action.imm[0]] = int64_t(s);
-      recordIndex[action.imm[0]] = i;
     }
   for (size_t s = 0; s < streams.size(); ++s)
     for (size_t i = 0; i < streams[s].size(); ++i) {
       const Action &action = streams[s][i];
       if (action.opcode != Opcode::Wait)
         continue;
-      int64_t recorder = recordStream[action.imm[0]];
-      if (recorder == -1)
+      auto record = records.find(action.imm[0]);
+      if (record == records.end())
         return fail("event " + std::to_string(action.imm[0]) +
                     " is waited for and never recorded");
-      if (recorder == int64_t(s) && recordIndex[action.imm[0]] > i)
+      if (record->second.first == s && record->second.second > i)
         return fail("event " + std::to_string(action.imm[0]) +
                     " is waited for before its own stream records it");
     }
@@ -367,8 +365,7 @@ bool Validator::checkEntry(const std::string &entry, uint32_t cls,
         return false;
       }
     }
-  return checkEvents(streams, current.numEvents) &&
-         checkReleases(streams, traffic);
+  return checkEvents(streams) && checkReleases(streams, traffic);
 }
 
 bool Validator::checkEntries() {

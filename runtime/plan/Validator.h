@@ -37,6 +37,8 @@ private:
   bool checkUnique(const std::string &name, std::set<std::string> &seen,
                    const char *what);
   bool checkSize(uint64_t bytes, const char *what);
+  /// A tensor and each of its dimensions, also beside one that is zero.
+  bool checkShape(const std::vector<uint64_t> &shape, uint64_t width);
 
   bool checkKernels();
   bool checkClasses();
@@ -49,7 +51,7 @@ private:
 
   bool checkEntry(const std::string &entry, uint32_t rankClass,
                   ClassTraffic &traffic);
-  bool checkEvents(const StreamActions &streams, uint32_t numEvents);
+  bool checkEvents(const StreamActions &streams);
   bool checkReleases(const StreamActions &streams, ClassTraffic &traffic);
   bool checkAction(const Action &action, uint32_t rankClass, uint32_t stream,
                    ClassTraffic &traffic);

@@ -123,7 +123,7 @@ def test_verify_tells_by_its_exit_code(tmp_path):
         TRAINABLE + "\ndef optimizer(model):\n    return torch.optim.RMSprop(model.parameters())\n"
     )
     done = run("verify", "m.py", cwd=tmp_path)
-    assert done.returncode == 1
+    assert done.returncode == 2
     assert "could not be verified" in done.stdout and "RMSprop" in done.stdout
 
 

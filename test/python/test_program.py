@@ -339,6 +339,50 @@ def test_unknown_phases_and_tags_are_refused(program):
         compile_(make(), strategy=strategy)
 
 
+def test_a_program_shows_itself_in_one_line(program, tmp_path):
+    wanted = "Mesh(pp=2, dp=2): 4 ranks, 10 rows, {} chunks; split into 2, place x 2, replicate x 2 (ZeRO-1), order x 2"
+    chunks = program.ir("imported").count("piper.chunk @")
+    assert chunks >= 4 and repr(program) == f"<piper.Program on {wanted.format(chunks)}>"
+    program.save(tmp_path / "p")
+    loaded = piper.load(tmp_path / "p")
+    assert repr(loaded) == repr(program)
+    loaded.close()
+    assert repr(loaded) == repr(program)[:-1] + ", closed>"
+    one = compile_(make())
+    assert repr(one).endswith(" chunks; no directives>") and "on Mesh(dp=1): 1 rank, 10 rows, " in repr(one)
+
+
+def test_names_in_any_script(tmp_path):
+    class Größe(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.länge = nn.Linear(8, 4)
+            self.add_module('a"b\\\n', nn.Linear(4, 4))
+
+        def forward(self, x):
+            with piper.annotate("stufe_ä"):
+                h = self.länge(x)
+            with piper.annotate("stufe_ä"):
+                return self.get_submodule('a"b\\\n')(h)
+
+    torch.manual_seed(0)
+    model = Größe()
+    strategy = piper.Strategy(piper.Mesh(stränge=2)).split({}, "微批", 2)
+    for index in range(2):
+        strategy.place({"stufe_ä": index}, {"stränge": index}, stream="流")
+    expected = gradients_of(copy.deepcopy(model), batch(0))
+    program = compile_(model, optimizer_of(model), strategy)
+    gradients = program.gradients(*batch(0))
+    assert set(gradients) == set(expected) == {name for name, _ in model.named_parameters()}
+    for name, gradient in expected.items():
+        close(gradients[name], gradient)
+    program.save(tmp_path / "p")
+    loaded = piper.load(tmp_path / "p")
+    assert torch.equal(loaded.step(*batch(1)), program.step(*batch(1)))
+    program.close()
+    loaded.close()
+
+
 def test_a_strategy_that_leaves_nodes_unplaced_names_its_command():
     strategy = piper.Strategy(piper.Mesh(pp=2)).place({"stage": 0}, [0])
     with pytest.raises(piper.CompileError) as error:

@@ -51,7 +51,7 @@ def test_bad_meshes_are_refused(axes):
         ("split", ({}, "", 2), "split: expected a tag name as dim_name, got ''"),
         ("split", ({}, "MB", 0), "split: num_microbatches: expected an integer from 1 to 2147483647, got 0"),
         ("split", ([], "MB", 1), "split: expected a filter such as {'stage': 0}, got []"),
-        ("place", ({"stage": -1}, [0]), "place: expected an index, '*' or None for tag 'stage', got '-1'"),
+        ("place", ({"stage": -1}, [0]), "place: expected an index, '*' or None for tag 'stage', got -1"),
         ("place", ({"PASS": "X"}, [0]), "place: expected PASS to be one of F, B, I, W (or BI, BW), got 'X'"),
         ("order", ([[{}]],), "order: expected at least two groups, got 1"),
         ("order", ([[{}], []],), "order: expected a non-empty group of filters, got []"),

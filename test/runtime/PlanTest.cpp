@@ -4,6 +4,7 @@
 // accepted, whatever the bytes.
 #include "Check.h"
 #include "runtime/plan/Actions.h"
+#include "runtime/plan/Utf8.h"
 
 #include <functional>
 #include <random>
@@ -112,6 +113,33 @@ static void seal(std::string &bytes) {
   put(24, sum);
 }
 
+/// Names reach Python, so they must be what Python takes for text; and a small
+/// file must not become a large plan.
+static void strings() {
+  for (const char *text : {"", "a", "é", "€", "\xf0\x9f\x90\x8d", "a é €"})
+    CHECK(isUtf8(text));
+  for (const char *text :
+       {"\x80", "\xc3", "a\xe2\x82", "\xc0\xaf", "\xe0\x80\xaf", "\xed\xa0\x80",
+        "\xf0\x80\x80\xaf", "\xf4\x90\x80\x80", "\xff", "\xc3\x28"})
+    CHECK(!isUtf8(text));
+  std::string bytes = serialize(sample());
+  bytes[bytes.find("weight")] = '\xff';
+  seal(bytes);
+  Plan plan;
+  std::string error;
+  CHECK(!parse(bytes, plan, error));
+  CHECK_CONTAINS(error, "is not UTF-8");
+
+  plan = sample();
+  Action wordy = fillZero({}, 0, std::string(100000, 'x'));
+  plan.classes[0].entries["step"][0].insert(
+      plan.classes[0].entries["step"][0].end(), 1000, wordy);
+  std::string small = serialize(plan);
+  CHECK(small.size() < 200000);
+  CHECK(!parse(small, plan, error));
+  CHECK_CONTAINS(error, "plan is damaged: strings of more than");
+}
+
 /// Garbage with a right checksum reaches the reader and the validator: they may
 /// accept or refuse, but what they accept must be a plan that round-trips.
 static void garbage() {
@@ -203,6 +231,10 @@ static void refusals() {
          [](Plan &p) { p.classes[1].scalarBytes = 12; });
   refuse("state 'weight': segment of 256 bytes at 1000",
          [](Plan &p) { p.states[0].segments[0].byteOffset = 1000; });
+  refuse("state 'weight': tensor of 18446744073709551615 bytes",
+         [](Plan &p) { p.states[0].shape = {0, uint64_t(1) << 63}; });
+  refuse("output 'loss': tensor of 18446744073709551615 bytes",
+         [](Plan &p) { p.outputs[0].shape = {uint64_t(1) << 63, 0}; });
   refuse("output 'loss' of class '0' appears twice",
          [](Plan &p) { p.outputs.push_back(p.outputs[0]); });
 }
@@ -215,6 +247,7 @@ int main() {
   }
   roundTrip();
   damage();
+  strings();
   garbage();
   refusals();
 }
