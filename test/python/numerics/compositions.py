@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable
 
 import language_model as lm
@@ -20,7 +21,7 @@ class Composition:
     dp: int = 1
     zero: int = 0
     microbatches: int = 1
-    schedule: str | None = None
+    schedule: str | piper.schedules.Schedule | None = None
     rows: int = 16
     bucket_size: float = 25.0
     layers: int = 4
@@ -61,6 +62,12 @@ class Composition:
         return piper.compile(model, lm.loss_fn, (x, y), strategy=self.strategy(), optimizer=optimizer)
 
 
+def whole_backwards(name: str, ranks: int, microbatches: int) -> piper.schedules.Schedule:
+    """A schedule with every backward in the place of its I."""
+    text = piper.schedules.build(name, ranks, microbatches).csv()
+    return piper.schedules.parse(re.sub(r"\d+W\d+", "", text).replace("I", "B"))
+
+
 def _all() -> list[Composition]:
     out = [Composition("one"), Composition("one-mb3", microbatches=3)]
     for dp in (2, 4):
@@ -84,6 +91,21 @@ def _all() -> list[Composition]:
             "pp2dp2-interleaved-zero3", pp=2, dp=2, schedule="interleaved_1f1b", microbatches=3, stages=4, zero=3
         )
     )
+    # Forwards and backwards that may overlap, and two copies of each stage in opposite directions.
+    out.append(
+        Composition("pp2-v-mb5", pp=2, schedule=whole_backwards("dualpipev", 2, 5), microbatches=5, stages=4),
+    )
+    for dp, zero in ((1, 0), (2, 0), (2, 1), (2, 2), (2, 3)):
+        out.append(
+            Composition(
+                f"pp2dp{dp}-two-copies-zero{zero}",
+                pp=2,
+                dp=dp,
+                zero=zero,
+                schedule=whole_backwards("dualpipe", 2, 4),
+                microbatches=4,
+            )
+        )
     out.append(Composition("dp2-rows7", dp=2, rows=7))
     out.append(Composition("dp2-rows7-zero3", dp=2, rows=7, zero=3))
     return out

@@ -143,6 +143,20 @@ def test_forwards_and_backwards_that_share_a_cell(pp, microbatches):
     check(Model(stages=2 * pp), (pp, 1), microbatches, schedule=schedule)
 
 
+@pytest.mark.parametrize("microbatches", [1, 2, 4, 7])
+@pytest.mark.parametrize("mesh, zero", [((2, 1), 0), ((4, 1), 0), ((2, 2), 0), ((2, 2), 1), ((2, 2), 3)])
+def test_two_copies_of_a_stage(mesh, zero, microbatches):
+    schedule = whole_backwards(schedules.build("dualpipe", mesh[0], microbatches))
+    check(Model(stages=mesh[0]), mesh, microbatches, zero, schedule)
+
+
+@pytest.mark.parametrize("name", ["zb_h1", "zb_h2", "interleaved_zb", "zbv", "dualpipe", "dualpipev"])
+def test_divided_backwards_of_a_program_without_them_are_refused(name):
+    with pytest.raises(ir.MLIRError) as error:
+        check(Model(stages=schedules.build(name, 2, 4).stages), (2, 1), 4, schedule=name)
+    assert "expected a program whose backward is divided into I and W" in str(error.value)
+
+
 def test_the_cluster_sees_a_reduction_that_is_left_out():
     """The check above can fail: with a gradient that is not reduced, and with one that is counted twice."""
     model, mesh = Model(stages=1), (1, 2)
