@@ -3,6 +3,7 @@
 // piper._runtime: the executor as Python sees it. Memory crosses as addresses;
 // python/piper/execution.py checks dtypes and shapes.
 #include "runtime/BindingsKernel.h"
+#include "runtime/BindingsSimulate.h"
 #include "runtime/Executor.h"
 #include "runtime/StateAccess.h"
 #include "runtime/cpu/CpuDevice.h"
@@ -338,6 +339,14 @@ NB_MODULE(_runtime, m) {
               costs->links.push_back({pattern, latency, bandwidth});
           },
           nb::arg("kernels"), nb::arg("links"), nb::arg("memory_bandwidth"));
+  m.def(
+      "simulate",
+      [](const ParsedPlan &parsed, const DelayCosts &costs,
+         const std::string &entry, uint64_t flags) {
+        return simulatePlan(*parsed.plan, costs, entry, flags);
+      },
+      nb::arg("plan"), nb::arg("costs"), nb::arg("entry"), nb::arg("flags"),
+      "What an entry does when, at stated costs.");
   nb::class_<Program>(m, "Program", "A plan and its kernels, loaded.")
       .def(nb::init<const ParsedPlan &,
                     const std::vector<std::pair<std::string, nb::bytes>> &,

@@ -40,6 +40,7 @@ bool piperCompileObject(MlirStringRef text, MlirStringRef cpu,
       {"workspace_bytes", object.workspaceBytes},
       {"inputs", object.inputs},
       {"results", object.results},
+      {"work", object.work},
       {"target_cpu", object.target.cpu},
       {"target_features", object.target.features},
   });

@@ -3,6 +3,7 @@
 
 #include "passes/lowering/CompileObject.h"
 #include "passes/lowering/EmitObject.h"
+#include "passes/lowering/Work.h"
 #include "passes/lowering/Lowering.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
@@ -56,6 +57,8 @@ LogicalResult piper::compileObject(const DialectRegistry &dialects,
       parseSourceString<ModuleOp>(text, ParserConfig(&context), "kernel");
   if (!module)
     return failure();
+  for (auto function : module->getOps<func::FuncOp>())
+    object.work += estimateWork(function).value_or(0);
   PassManager pm(&context);
   buildLowerToLLVMPipeline(pm);
   if (failed(pm.run(*module)) || failed(describe(*module, object)))

@@ -2,8 +2,8 @@
 //===- Durations.cpp - how long the nodes of a graph take -----------------===//
 
 #include "passes/schedule/Durations.h"
+#include "passes/lowering/Work.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include "mlir/Dialect/Linalg/IR/Linalg.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;
@@ -13,44 +13,6 @@ using namespace piper;
 /// the functions do not say more.
 static constexpr int64_t transfer = 16;
 static constexpr int64_t forward = 16 * transfer, backward = 2 * forward;
-
-/// Multiply-adds of a matrix product run about this much faster than the
-/// iterations of a loop over elements, which wait for memory.
-static constexpr double productSpeed = 8;
-
-static double countElements(TypeRange types) {
-  double elements = 0;
-  for (Type type : types)
-    if (auto tensor = dyn_cast<RankedTensorType>(type);
-        tensor && tensor.hasStaticShape())
-      elements += static_cast<double>(tensor.getNumElements());
-  return elements;
-}
-
-/// In iterations over an element.
-static double estimateWork(linalg::LinalgOp op) {
-  double iterations = 1;
-  for (int64_t range : op.getStaticLoopRanges())
-    if (!ShapedType::isDynamic(range))
-      iterations *= static_cast<double>(range);
-  bool isProduct = op.getNumReductionLoops() > 0 && op.getNumDpsInputs() > 1;
-  return isProduct ? iterations / productSpeed : iterations;
-}
-
-/// Nothing where the function has no body.
-static std::optional<double> estimateWork(func::FuncOp function) {
-  if (!function || function.isExternal())
-    return std::nullopt;
-  double work = 0;
-  function.walk([&](Operation *op) {
-    if (auto structured = dyn_cast<linalg::LinalgOp>(op))
-      work += estimateWork(structured);
-    else if (isa<func::CallOp>(op))
-      work += countElements(op->getOperandTypes()) +
-              countElements(op->getResultTypes());
-  });
-  return work;
-}
 
 Durations::Durations(GraphOp graph) {
   auto module = graph->getParentOfType<ModuleOp>();

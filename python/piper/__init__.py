@@ -13,8 +13,10 @@ if TYPE_CHECKING:
     from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
     from .importer.annotate import annotate, annotate_modules
     from .mesh import Mesh
+    from .profile import MachineProfile
     from .program import Program, load, rehearse
     from .rehearsal import DelayDevice, Rehearsal
+    from .plan_simulation import Simulation, simulate
     from .verification import verify
 
 # Names are loaded when first used, so that `import piper` costs nothing.
@@ -22,6 +24,7 @@ _HOMES = {
     "CompileError": "errors",
     "CoupledRowsWarning": "errors",
     "DelayDevice": "rehearsal",
+    "MachineProfile": "profile",
     "Mesh": "mesh",
     "PiperError": "errors",
     "Program": "program",
@@ -29,6 +32,7 @@ _HOMES = {
     "RankLostError": "errors",
     "Rehearsal": "rehearsal",
     "RunError": "errors",
+    "Simulation": "plan_simulation",
     "Strategy": "directives",
     "StrategyError": "errors",
     "UsageError": "errors",
@@ -38,6 +42,7 @@ _HOMES = {
     "load": "program",
     "rehearse": "program",
     "schedules": "schedules",
+    "simulate": "plan_simulation",
     "strategies": "strategies",
     "verify": "verification",
 }
@@ -45,6 +50,7 @@ __all__ = [
     "CompileError",
     "CoupledRowsWarning",
     "DelayDevice",
+    "MachineProfile",
     "Mesh",
     "PiperError",
     "Program",
@@ -52,6 +58,7 @@ __all__ = [
     "RankLostError",
     "Rehearsal",
     "RunError",
+    "Simulation",
     "Strategy",
     "StrategyError",
     "UsageError",
@@ -61,6 +68,7 @@ __all__ = [
     "load",
     "rehearse",
     "schedules",
+    "simulate",
     "strategies",
     "verify",
 ]

@@ -111,7 +111,10 @@ def verify(
 
 @app.command()
 def simulate(
-    file: Annotated[Optional[Path], typer.Argument(metavar="[SCHEDULE.csv]", help="a schedule to read")] = None,  # noqa: UP045
+    file: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Argument(metavar="[SCHEDULE.csv | PROGRAM]", help="a schedule to read, or the folder of a compiled program"),
+    ] = None,
     schedule: Annotated[str, typer.Option("--schedule", help="or the name of one, such as zbv")] = "1f1b",
     ranks: Annotated[int, typer.Option("--ranks", help="pipeline ranks")] = 4,
     microbatches: Annotated[int, typer.Option("--microbatches")] = 8,
@@ -121,14 +124,31 @@ def simulate(
     ] = "F=1,B=2,I=1,W=1",
     latency: Annotated[float, typer.Option("--latency", help="of a message between ranks")] = 0.0,
     transfer: Annotated[float, typer.Option("--transfer", help="time that a message keeps its link busy")] = 0.0,
+    profile: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--profile", help="of a program: JSON of a piper.MachineProfile or piper.DelayDevice, instead of --costs"),
+    ] = None,
+    output: Annotated[
+        Optional[Path],  # noqa: UP045
+        typer.Option("--output", "-o", help="of a program: also a picture (.svg, .png, .pdf) or .json"),
+    ] = None,
     csv: Annotated[bool, typer.Option("--csv", help="print the schedule as torch's CSV instead")] = False,
     json: Annotated[bool, typer.Option("--json", help="print everything as JSON instead")] = False,
 ) -> None:
-    """Proves a pipeline schedule and shows what it takes: makespan, bubbles, live chunks, and a picture."""
+    """Proves a pipeline schedule and shows what it takes: makespan, bubbles, live chunks, and a picture. Of a program: also communication and memory."""
     import json as json_text
 
     from . import schedules
+    from .errors import UsageError
 
+    if file is not None and file.is_dir():
+        found = _simulate_program(file, profile, costs, latency)
+        if output is not None:
+            found.save(output)
+        _say(json_text.dumps(found.to_json(), indent=2) if json else f"{found}\n{found.timeline()}")
+        return
+    if profile is not None or output is not None:
+        raise UsageError("--profile and --output are for the folder of a compiled program")
     table = schedules.load(file) if file else schedules.build(schedule, ranks, microbatches, stages)
     table.prove()
     result = table.simulate(_costs(costs), latency, transfer)
@@ -138,6 +158,34 @@ def simulate(
         _say(json_text.dumps(result.to_json(), indent=2))
     else:
         _say(f"{result}\n{result.timeline()}".rstrip("\n"))
+
+
+def _simulate_program(folder: Path, profile: Path | None, costs: str, latency: float) -> Any:
+    import json
+
+    import piper
+
+    program = piper.load(folder)
+    try:
+        if profile is None:
+            links = {"*": {"latency": latency}} if latency else {}
+            return program.simulate(piper.DelayDevice({f"{kind} *": t for kind, t in _used(program, _costs(costs))}, links))
+        try:
+            given = json.loads(profile.read_text())
+            device = piper.DelayDevice(**given) if "rates" not in given else piper.MachineProfile.load(profile)
+        except OSError as error:
+            raise piper.UsageError(f"{profile}: {error.strerror}") from None
+        except (TypeError, ValueError) as error:
+            raise piper.UsageError(f"{profile}: {error}") from None
+        return program.simulate(device)
+    finally:
+        program.close()
+
+
+def _used(program: Any, costs: dict[str, float]) -> list[tuple[str, float]]:
+    """Without those of passes that the program has not: a pattern that matches nothing would be an error."""
+    planned = program.ir("planned")
+    return [(kind, seconds) for kind, seconds in costs.items() if f'label "{kind} ' in planned]
 
 
 def main() -> None:

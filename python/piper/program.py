@@ -4,18 +4,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
 
-from . import saved
+from . import profile, saved
 from .batches import bind, from_call
 from .cache import CompiledObject
 from .description import Description
 from .errors import ProgramError, UsageError
 from .execution import Execution
 from .importer.inputs import Batch
+from .plan_simulation import Simulation
+from .profile import MachineProfile
 from .rehearsal import DelayDevice, Rehearsal
 from .summary import describe
 
@@ -178,6 +180,25 @@ class Program:
     def rehearse(self, device: DelayDevice) -> Rehearsal:
         """The program's plan on a device whose kernels and links take stated times: to see order, overlap and waits, on any number of ranks."""
         return Rehearsal(self._plan, device)
+
+    def simulate(self, costs: DelayDevice | MachineProfile, entry: str = "step") -> Simulation:
+        """When the program's plan does what at stated or recorded costs, for all ranks: makespan, bubbles, memory, critical path.
+
+        Raises UsageError for costs that make no sense, or that say nothing of one of the program's kernels.
+        """
+        return Simulation(self._plan, costs.costs(self._work()) if isinstance(costs, MachineProfile) else costs, entry)
+
+    def profile(self, batches: Iterable[Any]) -> MachineProfile:
+        """Takes one training step per batch and records what kernels and links take. The first step, in which memory is touched first, is not counted."""
+        traces = []
+        for batch in batches:
+            traces.append(self.trace(batch)[1])
+        if len(traces) < 2:
+            raise UsageError(f"expected at least two batches to record costs, got {len(traces)}")
+        return profile.record(self._plan, self._work(), traces[1:])
+
+    def _work(self) -> dict[str, float]:
+        return {name: float(item.metadata.get("work", 0)) for name, item in self._kernels.items()}
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes the program with its state as a folder that `piper.load` reads, also on a machine without the model."""

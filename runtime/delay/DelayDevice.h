@@ -44,6 +44,10 @@ public:
   createStream(const StreamOptions &options) override;
   const Link *link(const std::string &communicator) const override;
   bool holdsData() const override { return false; }
+  /// Of a copy, zero fill or accumulation, in nanoseconds.
+  uint64_t memoryTime(uint64_t bytes) const {
+    return uint64_t(double(bytes) * memoryNsPerByte);
+  }
 
 private:
   struct KernelTime {

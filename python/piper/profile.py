@@ -1,0 +1,130 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""What a machine takes, recorded from runs of a program: costs for this program and for others."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import statistics
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from . import _runtime
+from .errors import UsageError
+from .files import write_whole
+from .rehearsal import DelayDevice
+
+if TYPE_CHECKING:
+    from .execution import Span
+
+_BACKWARD = "BIW"
+
+
+@dataclass
+class MachineProfile:
+    """Costs of kernels by name, and what stands in for kernels that were not recorded; all fields are JSON.
+
+    Attributes:
+        kernels: seconds of each recorded kernel.
+        rates: seconds per unit of estimated work, by the pass that a kernel's name begins with ("F", "B", "update", …): of recorded kernels, for others.
+        links: by pattern of a communicator's name, latency in seconds and bandwidth in bytes per second.
+        memory_bandwidth: bytes per second of copies, zero fills and accumulations; None: they take no time.
+    """
+
+    kernels: dict[str, float] = field(default_factory=dict)
+    rates: dict[str, float] = field(default_factory=dict)
+    links: dict[str, dict[str, float]] = field(default_factory=dict)
+    memory_bandwidth: float | None = None
+
+    def save(self, path: str | os.PathLike) -> None:
+        """Writes it as JSON."""
+        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: str | os.PathLike) -> MachineProfile:
+        """Reads what `save` wrote. Raises UsageError for anything else."""
+        try:
+            given = json.loads(Path(path).read_text())
+            if not isinstance(given, dict) or not set(given) <= set(cls.__dataclass_fields__):
+                raise ValueError(f"expected the fields {', '.join(cls.__dataclass_fields__)}")
+            return cls(**given)
+        except OSError as error:
+            raise UsageError(f"{path}: {error.strerror}") from None
+        except ValueError as error:
+            raise UsageError(f"{path}: {error}") from None
+
+    def costs(self, work: Mapping[str, float]) -> DelayDevice:
+        """Costs for a program whose kernels do that much work, by name.
+
+        Raises UsageError where a kernel was not recorded and none of its pass was, so that nothing tells what it takes.
+        """
+        kernels = {}
+        for name, amount in work.items():
+            if name in self.kernels:
+                kernels[name] = self.kernels[name]
+                continue
+            rate = next((self.rates[kind] for kind in _kin(name) if kind in self.rates), None)
+            if rate is None:
+                raise UsageError(f"kernel '{name}': neither it nor another {_kind(name)} was recorded")
+            kernels[name] = rate * amount
+        return DelayDevice(kernels, self.links, self.memory_bandwidth)
+
+
+def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]], entry: str = "step") -> MachineProfile:
+    """The costs that traces of runs of a plan show: medians over ranks, microbatches and runs.
+
+    work: estimated work by kernel name.
+    """
+    parsed = _runtime.Plan.parse(plan)
+    flags = parsed.describe()["flags"]
+    free = DelayDevice({}).costs()
+    items = _runtime.simulate(parsed, free, entry, (1 << len(flags)) - 1)["actions"]
+    kernel_of = {(item[0], item[3]): item[4] for item in items if item[2] == "launch"}
+    bytes_of = {(item[0], item[1], item[3], item[2]): item[5] for item in items if item[5]}
+    durations: dict[str, list[float]] = {}
+    passed: list[tuple[int, float]] = []
+    for trace in traces:
+        for span in trace:
+            took = span.end - span.start - span.waited
+            kernel = kernel_of.get((span.rank, span.label)) if span.opcode == "launch" else None
+            if kernel is not None:
+                durations.setdefault(kernel, []).append(took)
+            size = bytes_of.get((span.rank, span.stream, span.label, span.opcode))
+            if size:
+                passed.append((size, took))
+    kernels = {name: statistics.median(values) for name, values in sorted(durations.items())}
+    spent: dict[str, list[float]] = {}
+    for name, seconds in kernels.items():
+        if work.get(name):
+            total = spent.setdefault(_kind(name), [0.0, 0.0])
+            total[0] += seconds
+            total[1] += work[name]
+    rates = {kind: seconds / amount for kind, (seconds, amount) in spent.items()}
+    return MachineProfile(kernels, rates, {"*": _fit(passed)} if passed else {})
+
+
+def _fit(passed: list[tuple[int, float]]) -> dict[str, float]:
+    """Latency and bandwidth by least squares over the medians of each size; both at least 0."""
+    by_size: dict[int, list[float]] = {}
+    for size, seconds in passed:
+        by_size.setdefault(size, []).append(seconds)
+    points = [(size, statistics.median(values)) for size, values in by_size.items()]
+    size_mean = statistics.fmean(size for size, _ in points)
+    time_mean = statistics.fmean(seconds for _, seconds in points)
+    spread = sum((size - size_mean) ** 2 for size, _ in points)
+    slope = sum((size - size_mean) * (seconds - time_mean) for size, seconds in points) / spread if spread else 0.0
+    slope = slope if slope > 0 else 0.0
+    return {"latency": max(time_mean - slope * size_mean, 0.0), "bandwidth": 1 / slope if slope else math.inf}
+
+
+def _kind(name: str) -> str:
+    return name.partition("_")[0]
+
+
+def _kin(name: str) -> list[str]:
+    """The pass of a kernel, and those that compute much the same."""
+    kind = _kind(name)
+    return [kind, *_BACKWARD, "F"] if kind in _BACKWARD else [kind, *_BACKWARD] if kind == "F" else [kind]
