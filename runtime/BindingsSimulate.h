@@ -8,8 +8,9 @@
 
 namespace piper::runtime {
 
-/// {"duration": seconds, "actions": [(rank, stream, opcode, label, kernel, bytes,
-/// start, end, waited, where)], "critical_path": [positions in actions]}.
+/// {"duration": seconds, "actions": [(rank, stream, opcode, label, kernel,
+/// bytes, start, end, waited, where)], "critical_path": [positions in
+/// actions]}.
 nanobind::dict simulatePlan(const plan::Plan &plan, const DelayCosts &costs,
                             const std::string &entry, uint64_t flags);
 

@@ -2,8 +2,8 @@
 //===- Durations.cpp - how long the nodes of a graph take -----------------===//
 
 #include "passes/schedule/Durations.h"
-#include "passes/lowering/Work.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
+#include "passes/lowering/Work.h"
 #include "llvm/ADT/TypeSwitch.h"
 
 using namespace mlir;

@@ -172,7 +172,8 @@ static LogicalResult verifyPacked(AccumulateOp accumulate) {
          << llvm::range_size(accumulate.getResult().getUses()) << " uses";
 }
 
-/// The state whose gradient a sum is part of, or the element of the packed loss.
+/// The state whose gradient a sum is part of, or the element of the packed
+/// loss.
 static std::pair<Attribute, int64_t> getTarget(AccumulateOp accumulate) {
   if (accumulate.getStateAttr())
     return {accumulate.getStateAttr(), 0};

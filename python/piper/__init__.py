@@ -13,10 +13,10 @@ if TYPE_CHECKING:
     from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
     from .importer.annotate import annotate, annotate_modules
     from .mesh import Mesh
+    from .plan_simulation import Simulation, simulate
     from .profile import MachineProfile
     from .program import Program, load, rehearse
     from .rehearsal import DelayDevice, Rehearsal
-    from .plan_simulation import Simulation, simulate
     from .verification import verify
 
 # Names are loaded when first used, so that `import piper` costs nothing.

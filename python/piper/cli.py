@@ -113,7 +113,9 @@ def verify(
 def simulate(
     file: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Argument(metavar="[SCHEDULE.csv | PROGRAM]", help="a schedule to read, or the folder of a compiled program"),
+        typer.Argument(
+            metavar="[SCHEDULE.csv | PROGRAM]", help="a schedule to read, or the folder of a compiled program"
+        ),
     ] = None,
     schedule: Annotated[str, typer.Option("--schedule", help="or the name of one, such as zbv")] = "1f1b",
     ranks: Annotated[int, typer.Option("--ranks", help="pipeline ranks")] = 4,
@@ -126,7 +128,9 @@ def simulate(
     transfer: Annotated[float, typer.Option("--transfer", help="time that a message keeps its link busy")] = 0.0,
     profile: Annotated[
         Optional[Path],  # noqa: UP045
-        typer.Option("--profile", help="of a program: JSON of a piper.MachineProfile or piper.DelayDevice, instead of --costs"),
+        typer.Option(
+            "--profile", help="of a program: JSON of a piper.MachineProfile or piper.DelayDevice, instead of --costs"
+        ),
     ] = None,
     output: Annotated[
         Optional[Path],  # noqa: UP045
@@ -169,7 +173,9 @@ def _simulate_program(folder: Path, profile: Path | None, costs: str, latency: f
     try:
         if profile is None:
             links = {"*": {"latency": latency}} if latency else {}
-            return program.simulate(piper.DelayDevice({f"{kind} *": t for kind, t in _used(program, _costs(costs))}, links))
+            return program.simulate(
+                piper.DelayDevice({f"{kind} *": t for kind, t in _used(program, _costs(costs))}, links)
+            )
         try:
             given = json.loads(profile.read_text())
             device = piper.DelayDevice(**given) if "rates" not in given else piper.MachineProfile.load(profile)

@@ -96,7 +96,9 @@ class Simulation:
 
     def to_json(self) -> dict:
         """Everything but the spans, as plain data."""
-        path = [[span.rank, span.stream, span.label or span.opcode, span.start, span.end] for span in self.critical_path]
+        path = [
+            [span.rank, span.stream, span.label or span.opcode, span.start, span.end] for span in self.critical_path
+        ]
         return {
             "makespan": self.makespan,
             "bubble": self.bubble,

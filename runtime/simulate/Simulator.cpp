@@ -155,8 +155,8 @@ Channel &Simulator::channelOf(const Stream &stream,
 uint64_t Simulator::launchTime(const plan::Action &action) {
   auto [found, isNew] = launchTimes.try_emplace(&action, 0);
   if (isNew)
-    found->second = *static_cast<const uint64_t *>(device.findKernel(
-        plan.kernels[action.imm[0]].name, action.label));
+    found->second = *static_cast<const uint64_t *>(
+        device.findKernel(plan.kernels[action.imm[0]].name, action.label));
   return found->second;
 }
 
@@ -241,8 +241,8 @@ bool Simulator::meet(Stream &stream, const plan::Action &action, Moment &ready,
   ++begun;
   if (meeting.last.time > ready.time)
     ready = meeting.last;
-  work = group.link->latencyNs +
-         group.link->durationNs(linkBytes(stream, action));
+  work =
+      group.link->latencyNs + group.link->durationNs(linkBytes(stream, action));
   return true;
 }
 
@@ -326,10 +326,9 @@ bool Simulator::step(Stream &stream) {
   if (isSkipped)
     return true;
   int64_t number = int64_t(result.actions.size());
-  result.actions.push_back({stream.rank, stream.number, &action,
-                            stream.now.time, begin.time + work,
-                            begin.time - stream.now.time,
-                            linkBytes(stream, action), begin.cause});
+  result.actions.push_back(
+      {stream.rank, stream.number, &action, stream.now.time, begin.time + work,
+       begin.time - stream.now.time, linkBytes(stream, action), begin.cause});
   stream.now = {begin.time + work, number};
   return true;
 }

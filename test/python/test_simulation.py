@@ -5,6 +5,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import subprocess
+import sys
 
 import piper
 import pytest
@@ -78,7 +81,10 @@ def test_a_plan_that_hangs_is_said_to():
     """Each rank receives before it sends."""
 
     def rank(number: int):
-        receive, send = Action("recv", [address("arena")], [1 - number, 64], "r"), Action("send", [address("arena")], [number, 64], "s")
+        receive, send = (
+            Action("recv", [address("arena")], [1 - number, 64], "r"),
+            Action("send", [address("arena")], [number, 64], "s"),
+        )
         return RankClass([number], {"step": [[receive, send]]}, ["main"])
 
     plan = Plan(2, [rank(0), rank(1)], communicators=[("there", [[0, 1]]), ("back", [[1, 0]])]).encode()
@@ -88,7 +94,9 @@ def test_a_plan_that_hangs_is_said_to():
 
 def test_memory_by_kind():
     """What 1F1B keeps: p - s microbatches of activations on stage s (Narayanan et al. 2021), so the first rank has most."""
-    program = compile_layers(4, 32, piper.strategies.pipeline(piper.Mesh(pp=4), schedule="1f1b", microbatches=8), width=64)
+    program = compile_layers(
+        4, 32, piper.strategies.pipeline(piper.Mesh(pp=4), schedule="1f1b", microbatches=8), width=64
+    )
     try:
         ranks = program.simulate(stage_times()).ranks
         stats = program.simulate(piper.DelayDevice({}))
@@ -119,7 +127,13 @@ def test_profiles():
     model = Layers(2, 64)
     batches = [(torch.randn(16, 64), torch.randn(16, 64)) for _ in range(4)]
     strategy = piper.strategies.pipeline(piper.Mesh(pp=2), schedule="1f1b", microbatches=4)
-    program = piper.compile(model, nn.functional.mse_loss, batches[0], strategy=strategy, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    program = piper.compile(
+        model,
+        nn.functional.mse_loss,
+        batches[0],
+        strategy=strategy,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    )
     try:
         profile = program.profile(batches)
         own = program.simulate(profile)
@@ -131,7 +145,13 @@ def test_profiles():
     finally:
         program.close()
     divided = piper.strategies.pipeline(piper.Mesh(pp=2), schedule="zb_h1", microbatches=4)
-    other = piper.compile(model, nn.functional.mse_loss, batches[0], strategy=divided, optimizer=torch.optim.SGD(model.parameters(), lr=0.1))
+    other = piper.compile(
+        model,
+        nn.functional.mse_loss,
+        batches[0],
+        strategy=divided,
+        optimizer=torch.optim.SGD(model.parameters(), lr=0.1),
+    )
     try:
         simulation = other.simulate(profile)
         assert 0 < simulation.makespan < math.inf
@@ -153,3 +173,29 @@ def test_profiles_are_files(tmp_path):
         piper.MachineProfile.load(tmp_path / "none.json")
 
 
+def test_command_line(tmp_path):
+    program = compile_1f1b(2, 1, 4)
+    program.save(tmp_path / "program")
+    kernels = sum(1 for item in program.simulate(piper.DelayDevice({})).spans if item.opcode == "launch")
+    program.close()
+    (tmp_path / "costs.json").write_text(json.dumps({"kernels": {"F *_block=*": 0.01, "B *_block=*": 0.02}}))
+
+    def run(*arguments):
+        command = [sys.executable, "-m", "piper.cli", "simulate", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
+
+    done = run("program", "--profile", "costs.json", "-o", "picture.svg")
+    assert done.returncode == 0 and f"makespan {makespan_1f1b(2, 4) * 1e3:.4g} ms" in done.stdout, done.stderr
+    assert (tmp_path / "picture.svg").exists() and kernels > 0
+    plain = json.loads(run("program", "--json").stdout)
+    # Every chunk's forward takes one second here: the stage's layer, and on the last rank the loss.
+    assert plain["makespan"] >= 3 * 5 and len(plain["ranks"]) == 2
+    (tmp_path / "wrong.json").write_text('{"speed": 1}')
+    for arguments, message in (
+        (["program", "--profile", "none.json"], "none.json: No such file"),
+        (["program", "--profile", "wrong.json"], "wrong.json: .*unexpected keyword argument 'speed'"),
+        (["--profile", "costs.json"], "--profile and --output are for the folder of a compiled program"),
+    ):
+        done = run(*arguments)
+        assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
+        assert done.stderr.count("\n") == 1

@@ -109,9 +109,7 @@ def _widened(
 ) -> Function:
     piece, old = program.pieces[index], program.pieces[index].function
     # A bundle that this program does not take has no value of its own.
-    sizes = [
-        program.gives[giver][number] if (giver, number) in program.takes[index] else 0 for giver, number in takes
-    ]
+    sizes = [program.gives[giver][number] if (giver, number) in program.takes[index] else 0 for giver, number in takes]
     taken_places = [places[giver][number] for giver, number in takes]
     own_taken = _at_places(_bundles(old.saved_operands, sizes), taken_places)
     own_given = _at_places(_bundles(old.saved_results, program.gives[index]), places[index])
