@@ -109,13 +109,25 @@ static void checkActions() {
   refuse({"0F0 0B0 0F2 0B2"}, 0, 2, "expected microbatch 1, got none");
   refuse({"0F0 0B0 0F1 0B1", "1F0 1B0"}, 0, 2,
          "expected stage 1 to run microbatch 1 as other stages do");
-  refuse({"0F9223372036854775807 0B9223372036854775807"}, 0, 0,
+  refuse({"0F2147483647 0B2147483647"}, 0, 0,
          "expected microbatch 0, got none");
   // Stage 1 has two copies, stage 0 has one.
   refuse({"0F0 1F0 1B0 0B0 0F1", "1F1 1B1 0B1"}, 1, 2,
          "expected stage 0 on one rank");
   refuse({"0F0 1F0 1B0 0B0 0F1 0B1", "1F1 1B1"}, 1, 0,
          "expected stage 1 on one rank, got it on rank 0 and rank 1");
+}
+
+/// Of many ranks a grid shows those that matter.
+static void checkWideGrid() {
+  Table table;
+  for (int64_t rank = 0; rank < 100; ++rank)
+    table.push_back({{{rank, Kind::F, 0}}, {{rank, Kind::B, 0}}});
+  table[70][1] = {{70, Kind::F, 0}};
+  std::string text = printProblem(table, *proveTable(table));
+  CHECK_CONTAINS(text, "\n           rank 70\n"
+                       "step 0     70F0    <-- rank 70 first\n"
+                       "step 1     70F0    <-- rank 70\n");
 }
 
 static void checkOverlap() {
@@ -135,5 +147,6 @@ int main() {
   checkDeadlocks();
   checkActions();
   checkOverlap();
+  checkWideGrid();
   return 0;
 }

@@ -58,12 +58,15 @@ std::string_view piper::schedule::trim(std::string_view text) {
   return text.substr(first, text.find_last_not_of(blanks) - first + 1);
 }
 
+/// No stage and no microbatch has a larger number, so that sums don't overflow.
+static constexpr int64_t maxNumber = (int64_t(1) << 31) - 1;
+
 /// Takes digits off the front of `text`.
 static std::optional<int64_t> takeNumber(std::string_view &text) {
   int64_t number = 0;
   auto [end, error] =
       std::from_chars(text.data(), text.data() + text.size(), number);
-  if (error != std::errc() || number < 0)
+  if (error != std::errc() || number < 0 || number > maxNumber)
     return std::nullopt;
   text.remove_prefix(end - text.data());
   return number;

@@ -10,8 +10,8 @@ using namespace piper::schedule;
 
 /// Steps shown before and behind a marked one.
 static constexpr size_t context = 6;
-/// A longer grid is cut.
-static constexpr size_t fullSteps = 40;
+/// A longer grid is cut, and of a wider one only the marked ranks are shown.
+static constexpr size_t fullSteps = 40, fullRanks = 32;
 
 static std::string pad(std::string text, size_t width) {
   text.resize(std::max(text.size(), width), ' ');
@@ -40,17 +40,30 @@ static std::set<size_t> findShownSteps(const Grid &grid,
   return shown;
 }
 
+static std::vector<size_t> findShownRows(const Grid &grid,
+                                         const std::vector<Mark> &marks) {
+  std::set<size_t> shown;
+  for (size_t row = 0; row < grid.rows.size(); ++row)
+    if (grid.rows.size() <= fullRanks)
+      shown.insert(row);
+  for (const Mark &mark : marks)
+    shown.insert(mark.position.rank);
+  return {shown.begin(), shown.end()};
+}
+
 namespace {
 class Printer {
 public:
   Printer(const Grid &grid, const std::vector<Mark> &marks)
-      : grid(grid), shown(findShownSteps(grid, marks)) {
+      : grid(grid), shown(findShownSteps(grid, marks)),
+        rows(findShownRows(grid, marks)) {
     for (const Mark &mark : marks)
       notes[mark.position.column].push_back(mark);
-    for (size_t row = 0; row < grid.rows.size(); ++row) {
-      widths.push_back(getTitle(row).size());
+    for (size_t row : rows) {
+      size_t width = getTitle(row).size();
       for (size_t step : shown)
-        widths[row] = std::max(widths[row], getText(row, step).size());
+        width = std::max(width, getText(row, step).size());
+      widths.push_back(width);
     }
   }
 
@@ -67,8 +80,9 @@ private:
 
   const Grid &grid;
   std::set<size_t> shown;
+  std::vector<size_t> rows;   // that are shown
+  std::vector<size_t> widths; // of each of them
   std::map<size_t, std::vector<Mark>> notes;
-  std::vector<size_t> widths;
 };
 } // namespace
 
@@ -76,8 +90,8 @@ static constexpr size_t labelWidth = 10;
 
 std::string Printer::printStep(size_t step) const {
   std::string line = pad("step " + std::to_string(step), labelWidth);
-  for (size_t row = 0; row < grid.rows.size(); ++row)
-    line += " " + pad(getText(row, step), widths[row]);
+  for (size_t i = 0; i < rows.size(); ++i)
+    line += " " + pad(getText(rows[i], step), widths[i]);
   auto found = notes.find(step);
   if (found != notes.end())
     for (const Mark &mark : found->second)
@@ -88,8 +102,8 @@ std::string Printer::printStep(size_t step) const {
 
 std::string Printer::print() const {
   std::string title = pad("", labelWidth);
-  for (size_t row = 0; row < grid.rows.size(); ++row)
-    title += " " + pad(getTitle(row), widths[row]);
+  for (size_t i = 0; i < rows.size(); ++i)
+    title += " " + pad(getTitle(rows[i]), widths[i]);
   std::string text = trimRight(title);
   size_t next = 0;
   for (size_t step : shown) {
