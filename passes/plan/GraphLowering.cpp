@@ -36,6 +36,11 @@ ActionSite GraphLowering::getSite(Operation *op) {
   if (auto schedulable = dyn_cast<SchedulableOpInterface>(op))
     if (schedulable.getStreamAttr())
       site.stream = schedulable.getStreamAttr();
+  // Each channel is received on a stream of its own: as early as the memory is
+  // free, and whoever waits for one message holds up neither a send nor what
+  // another rank has sent.
+  if (auto recv = dyn_cast<RecvOp>(op))
+    site.stream = channels.lookup(recv.getMessage().getDefiningOp<SendOp>());
   return site;
 }
 

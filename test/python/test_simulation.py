@@ -199,3 +199,26 @@ def test_command_line(tmp_path):
         done = run(*arguments)
         assert done.returncode == 2 and re.search(message, done.stderr), done.stderr
         assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved_1f1b", "zb_h2"])
+@pytest.mark.parametrize(("latency", "transfer"), [(0.1, 0.0), (0.0, 0.3)])
+def test_messages_hold_up_nobody_else(name, latency, transfer):
+    """As long as the schedule's table takes, where a message delays only who needs it: neither sends nor other receives wait behind it."""
+    ranks, microbatches = 4, 12
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=ranks), schedule=name, microbatches=microbatches)
+    stages = 1 + max(item.filter["stage"] for item in strategy.directives if "stage" in getattr(item, "filter", {}))
+    program = compile_layers(stages, microbatches, strategy)
+    try:
+        planned = program.ir("planned")
+        times = {"F": 1, "B": 2, "I": 1, "W": 1}
+        kernels = {f"{kind} *_block=*": seconds for kind, seconds in times.items() if f'label "{kind} ' in planned}
+        # A message is one row of 8 floats.
+        link = {"latency": latency, "bandwidth": 32 / transfer if transfer else math.inf}
+        took = program.simulate(piper.DelayDevice(kernels, {"*p2p*": link})).makespan
+    finally:
+        program.close()
+    table = piper.schedules.build(name, ranks, microbatches).simulate(times, latency=latency, transfer=transfer)
+    assert took == pytest.approx(table.makespan, rel=1e-6)
+    if name == "gpipe" and latency:
+        assert took == pytest.approx((microbatches + ranks - 1) * 3 + 2 * (ranks - 1) * latency)
