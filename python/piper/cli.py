@@ -136,6 +136,7 @@ def simulate(
         Optional[Path],  # noqa: UP045
         typer.Option("--output", "-o", help="of a program: also a picture (.svg, .png, .pdf) or .json"),
     ] = None,
+    transfers: Annotated[bool, typer.Option("--transfers", help="with sends that wait for their receivers")] = False,
     csv: Annotated[bool, typer.Option("--csv", help="print the schedule as torch's CSV instead")] = False,
     json: Annotated[bool, typer.Option("--json", help="print everything as JSON instead")] = False,
 ) -> None:
@@ -155,7 +156,9 @@ def simulate(
         raise UsageError("--profile and --output are for the folder of a compiled program")
     table = schedules.load(file) if file else schedules.build(schedule, ranks, microbatches, stages)
     table.prove()
-    result = table.simulate(_costs(costs), latency, transfer)
+    if transfers:
+        table = table.with_transfers()
+    result = table.simulate(_costs(costs), latency, transfer, sends_wait=transfers)
     if csv:
         _say(table.csv().rstrip("\n"))
     elif json:

@@ -83,6 +83,11 @@ class Schedule:
         """
         return run(self, self._table, costs, latency, transfer, sends_wait)
 
+    def with_transfers(self) -> Schedule:
+        """The same order with the sends and receives between ranks, such that none waits for ever even if sends wait for receivers."""
+        self.prove()
+        return Schedule(self._table.with_transfers(), self.name)
+
     def csv(self) -> str:
         """The text that torch.distributed.pipelining reads: a row per rank, a cell per step."""
         return self._table.csv()

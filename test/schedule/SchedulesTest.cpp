@@ -3,6 +3,7 @@
 
 #include "passes/schedule/library/Schedules.h"
 #include "passes/schedule/library/Prove.h"
+#include "passes/schedule/library/Transfers.h"
 #include "test/runtime/Check.h"
 
 using namespace piper::schedule;
@@ -27,16 +28,22 @@ static void expectError(std::string_view name, Sizes sizes,
   CHECK(error == message);
 }
 
-/// Everything once, where it belongs, and no rank waits for ever.
-static void checkWhole(const ScheduleInfo &info, const Sizes &sizes) {
-  Table table = build(info.name, sizes.stages, sizes.microbatches, sizes.ranks);
+static void expectSound(const ScheduleInfo &info, const Table &table) {
   std::optional<Problem> problem = proveTable(table);
   if (problem)
-    std::fprintf(stderr, "%s stages %d microbatches %d: %s\n",
-                 std::string(info.name).c_str(), static_cast<int>(sizes.stages),
-                 static_cast<int>(sizes.microbatches),
+    std::fprintf(stderr, "%s: %s\n", std::string(info.name).c_str(),
                  printProblem(table, *problem).c_str());
   CHECK(!problem);
+}
+
+/// Everything once, where it belongs, and no rank waits for ever, with and
+/// without explicit transfers.
+static void checkWhole(const ScheduleInfo &info, const Sizes &sizes) {
+  Table table = build(info.name, sizes.stages, sizes.microbatches, sizes.ranks);
+  expectSound(info, table);
+  Table withTransfers = addTransfers(table);
+  CHECK(hasTransfers(withTransfers) == (sizes.ranks > 1));
+  expectSound(info, withTransfers);
   CHECK(countStages(table) == sizes.stages);
   CHECK(countMicrobatches(table) == sizes.microbatches);
   CHECK(static_cast<int64_t>(table.size()) == sizes.ranks);

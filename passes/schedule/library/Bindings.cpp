@@ -5,6 +5,7 @@
 #include "passes/schedule/library/Prove.h"
 #include "passes/schedule/library/Schedules.h"
 #include "passes/schedule/library/Simulate.h"
+#include "passes/schedule/library/Transfers.h"
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -122,6 +123,8 @@ NB_MODULE(_schedule, module) {
       .def_prop_ro("ranks", [](const Schedule &s) { return s.table.size(); })
       .def("csv", [](const Schedule &s) { return writeCsv(s.table); })
       .def("prove", &prove)
+      .def("with_transfers",
+           [](const Schedule &s) { return Schedule{addTransfers(s.table)}; })
       .def("simulate", &run, nb::arg("stages"), nb::arg("latency"),
            nb::arg("transfer"), nb::arg("sends_wait"))
       .def(

@@ -64,6 +64,18 @@ def test_communication_of_torch_is_proved(name):
     assert loaded.simulate().peak_live == schedules.parse(_computed(text)).simulate().peak_live
 
 
+@pytest.mark.parametrize("name", [name for name in torch_schedules.CLASSES if name not in torch_schedules.SINGLE])
+@pytest.mark.parametrize("ranks, microbatches", [(2, 4), (4, 8), (3, 6)])
+def test_transfers_are_those_of_torch(name, ranks, microbatches):
+    expected = torch_schedules.with_transfers(name, ranks, microbatches, 2 * ranks)
+    schedule = schedules.build(name, ranks, microbatches).with_transfers()
+    assert cells(schedule) == expected
+    assert schedule.with_transfers() == schedule
+    # Sends that wait cost time, but end.
+    free = schedule.simulate()
+    assert free.makespan <= schedule.simulate(sends_wait=True).makespan < 3 * free.makespan
+
+
 def _computed(text: str) -> str:
     words = ("SEND", "RECV", "SHARD", "GRAD")
     rows = [[cell for cell in line.split(",") if not any(word in cell for word in words)] for line in text.splitlines()]

@@ -68,3 +68,11 @@ def compute_order(name: str, ranks: int, microbatches: int, stages: int) -> list
     return [
         [str(action) for action in order[rank] if action is not None and action.is_compute_op] for rank in range(ranks)
     ]
+
+
+def with_transfers(name: str, ranks: int, microbatches: int, stages: int) -> list[list[str]]:
+    """`compute_order` with the sends and receives that torch adds."""
+    schedule = build(name, ranks, microbatches, stages)
+    order = {rank: [a for a in schedule.pipeline_order[rank] if a and a.is_compute_op] for rank in range(ranks)}
+    placed = schedules._add_send_recv(order, lambda stage: schedule.stage_index_to_group_rank[stage], stages)
+    return [[str(action) for action in placed[rank]] for rank in range(ranks)]
