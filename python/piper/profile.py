@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from .execution import Span
 
 _BACKWARD = "BIW"
+_IN_MEMORY = ("copy", "fill_zero", "accumulate")
 
 
 @dataclass
@@ -86,6 +87,7 @@ def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]],
     bytes_of = {(item[0], item[1], item[3], item[2]): item[5] for item in items if item[5]}
     durations: dict[str, list[float]] = {}
     passed: list[tuple[int, float]] = []
+    moved = [0.0, 0.0]
     for trace in traces:
         for span in trace:
             took = span.end - span.start - span.waited
@@ -93,7 +95,10 @@ def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]],
             if kernel is not None:
                 durations.setdefault(kernel, []).append(took)
             size = bytes_of.get((span.rank, span.stream, span.label, span.opcode))
-            if size:
+            if size and span.opcode in _IN_MEMORY:
+                moved[0] += size
+                moved[1] += took
+            elif size:
                 passed.append((size, took))
     kernels = {name: statistics.median(values) for name, values in sorted(durations.items())}
     spent: dict[str, list[float]] = {}
@@ -103,7 +108,8 @@ def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]],
             total[0] += seconds
             total[1] += work[name]
     rates = {kind: seconds / amount for kind, (seconds, amount) in spent.items()}
-    return MachineProfile(kernels, rates, {"*": _fit(passed)} if passed else {})
+    links = {"*": _fit(passed)} if passed else {}
+    return MachineProfile(kernels, rates, links, moved[0] / moved[1] if moved[1] > 0 else None)
 
 
 def _fit(passed: list[tuple[int, float]]) -> dict[str, float]:

@@ -65,6 +65,18 @@ struct Stream {
   bool isQueued = false;
 };
 
+uint64_t memoryBytes(const plan::Action &action) {
+  switch (action.opcode) {
+  case plan::Opcode::Copy:
+  case plan::Opcode::FillZero:
+    return action.imm[0];
+  case plan::Opcode::Accumulate:
+    return action.imm[1] * plan::byteWidth(plan::DType(action.imm[0]));
+  default:
+    return 0;
+  }
+}
+
 class Simulator {
 public:
   Simulator(const plan::Plan &plan, const DelayDevice &device,
@@ -77,7 +89,7 @@ private:
   bool step(Stream &stream);
   bool execute(Stream &stream, const plan::Action &action, Moment &ready,
                uint64_t &work);
-  uint64_t linkBytes(const Stream &stream, const plan::Action &action) const;
+  uint64_t bytesOf(const Stream &stream, const plan::Action &action) const;
   bool receive(Stream &stream, const plan::Action &action, Moment &ready,
                uint64_t &work);
   bool release(Stream &stream, const plan::Action &action, Moment &ready);
@@ -242,16 +254,16 @@ bool Simulator::meet(Stream &stream, const plan::Action &action, Moment &ready,
   if (meeting.last.time > ready.time)
     ready = meeting.last;
   work =
-      group.link->latencyNs + group.link->durationNs(linkBytes(stream, action));
+      group.link->latencyNs + group.link->durationNs(bytesOf(stream, action));
   return true;
 }
 
-uint64_t Simulator::linkBytes(const Stream &stream,
+uint64_t Simulator::bytesOf(const Stream &stream,
                               const plan::Action &action) const {
   if (action.opcode == plan::Opcode::Recv)
     return action.imm[1];
   if (!plan::isCollective(action.opcode))
-    return 0;
+    return memoryBytes(action);
   plan::CollectiveOperands operands = plan::collectiveOperands(action);
   const plan::Communicator &communicator =
       plan.communicators[operands.communicator];
@@ -271,11 +283,8 @@ bool Simulator::execute(Stream &stream, const plan::Action &action,
     return true;
   case plan::Opcode::Copy:
   case plan::Opcode::FillZero:
-    work = device.memoryTime(action.imm[0]);
-    return true;
   case plan::Opcode::Accumulate:
-    work = device.memoryTime(action.imm[1] *
-                             plan::byteWidth(plan::DType(action.imm[0])));
+    work = device.memoryTime(memoryBytes(action));
     return true;
   case plan::Opcode::Record: {
     Event &event = events[stream.rank][action.imm[0]];
@@ -328,7 +337,7 @@ bool Simulator::step(Stream &stream) {
   int64_t number = int64_t(result.actions.size());
   result.actions.push_back(
       {stream.rank, stream.number, &action, stream.now.time, begin.time + work,
-       begin.time - stream.now.time, linkBytes(stream, action), begin.cause});
+       begin.time - stream.now.time, bytesOf(stream, action), begin.cause});
   stream.now = {begin.time + work, number};
   return true;
 }

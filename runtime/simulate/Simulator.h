@@ -18,7 +18,8 @@ struct SimulatedAction {
   /// Of the time between them, what passed before another rank or stream was
   /// ready.
   uint64_t waited;
-  /// That pass a link, of a receive or a collective.
+  /// That pass a link, of a receive or a collective; of a copy, zero fill or
+  /// accumulation those of its memory.
   uint64_t bytes;
   /// The action that this one had to come after last, or -1: what was done
   /// before it in its stream, or what it waited for.
