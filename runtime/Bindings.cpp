@@ -191,6 +191,13 @@ public:
     runtime::readState(executor->world(), number,
                        reinterpret_cast<char *>(tensor));
   }
+  /// The same from one rank; false if it does not hold all of the state.
+  bool readCopy(const std::string &name, uint32_t rank, uintptr_t tensor) {
+    uint32_t number = findState(executor->plan(), name);
+    nb::gil_scoped_release release;
+    return runtime::readCopy(executor->world(), rank, number,
+                             reinterpret_cast<char *>(tensor));
+  }
   void writeState(const std::string &name, uintptr_t tensor) {
     uint32_t number = findState(executor->plan(), name);
     nb::gil_scoped_release release;
@@ -361,6 +368,8 @@ NB_MODULE(_runtime, m) {
       .def("duration", &Program::duration)
       .def("barrier", &Program::barrier)
       .def("read_state", &Program::readState, nb::arg("name"),
+           nb::arg("address"))
+      .def("read_copy", &Program::readCopy, nb::arg("name"), nb::arg("rank"),
            nb::arg("address"))
       .def("write_state", &Program::writeState, nb::arg("name"),
            nb::arg("address"))

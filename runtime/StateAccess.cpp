@@ -83,6 +83,17 @@ private:
   std::map<uint64_t, uint64_t> intervals;
 };
 
+/// Fills what is not covered yet with what `rank` holds.
+void readPieces(const World &world, uint32_t rank, const plan::State &state,
+                Coverage &coverage, char *tensor) {
+  uint64_t width = plan::byteWidth(state.dtype);
+  for (const Piece &piece : piecesOf(world, rank, state))
+    coverage.add(piece.first, piece.count, [&](uint64_t first, uint64_t count) {
+      std::memcpy(tensor + first * width,
+                  piece.memory + (first - piece.first) * width, count * width);
+    });
+}
+
 } // namespace
 
 uint32_t findState(const plan::Plan &plan, const std::string &name) {
@@ -98,19 +109,20 @@ uint64_t stateBytes(const plan::State &state) {
 
 void readState(const World &world, uint32_t number, char *tensor) {
   const plan::State &state = world.plan().states[number];
-  uint64_t width = plan::byteWidth(state.dtype);
   uint64_t total = plan::numElements(state.shape);
   Coverage coverage;
   for (uint32_t rank = 0; rank < world.size() && !coverage.isAll(total); ++rank)
-    for (const Piece &piece : piecesOf(world, rank, state))
-      coverage.add(piece.first, piece.count,
-                   [&](uint64_t first, uint64_t count) {
-                     std::memcpy(tensor + first * width,
-                                 piece.memory + (first - piece.first) * width,
-                                 count * width);
-                   });
+    readPieces(world, rank, state, coverage, tensor);
   if (!coverage.isAll(total))
     throw Error("no rank holds all of state '" + state.name + "'");
+}
+
+bool readCopy(const World &world, uint32_t rank, uint32_t number,
+              char *tensor) {
+  const plan::State &state = world.plan().states[number];
+  Coverage coverage;
+  readPieces(world, rank, state, coverage, tensor);
+  return coverage.isAll(plan::numElements(state.shape));
 }
 
 void writeState(const World &world, uint32_t number, const char *tensor) {

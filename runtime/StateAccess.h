@@ -16,6 +16,10 @@ uint32_t findState(const plan::Plan &plan, const std::string &name);
 /// part. No run may be in progress on any rank.
 void readState(const World &world, uint32_t state, char *tensor);
 
+/// Fills `tensor` from what `rank` itself holds; false if that is not all of
+/// the state. No run may be in progress on that rank.
+bool readCopy(const World &world, uint32_t rank, uint32_t state, char *tensor);
+
 /// Writes `tensor` to every local rank that holds a part of the state.
 void writeState(const World &world, uint32_t state, const char *tensor);
 

@@ -65,6 +65,24 @@ def compile(
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
+    return compile_with(
+        import_model, model, loss_fn, batch, strategy, optimizer, batch_dims, loss_reduction, cache_dir, progress
+    )
+
+
+def compile_with(
+    importing: Callable[..., Imported],
+    model: nn.Module,
+    loss_fn: Callable,
+    batch: Any,
+    strategy: Strategy | None = None,
+    optimizer: torch.optim.Optimizer | None = None,
+    batch_dims: Mapping[str, int | None] | None = None,
+    loss_reduction: str | None = None,
+    cache_dir: str | os.PathLike | None = None,
+    progress: bool = False,
+) -> Program:
+    """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
     strategy = strategy or Strategy(Mesh(dp=1))
     # Before minutes of work, not after them.
@@ -77,10 +95,10 @@ def compile(
     cache = ObjectCache(cache_dir)
     with Progress(progress) as bar:
         bar.step("importing")
-        training = import_model(
+        training = importing(
             model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
         )
-        evaluation = import_model(model, loss_fn, batch, rows=parts, training=False, **options)
+        evaluation = importing(model, loss_fn, batch, rows=parts, training=False, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)

@@ -35,7 +35,7 @@ def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, mi
         f"each replica: the program equals PyTorch looped over {replicas} replicas x {microbatches} microbatches, not "
         "PyTorch on the whole batch",
         CoupledRowsWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
 
 

@@ -248,6 +248,21 @@ class Execution:
             self._program.barrier()
         return tensor
 
+    def copies(self, name: str) -> dict[int, torch.Tensor]:
+        """What each rank that holds a whole state has of it, by rank: replicas are equal, bit by bit."""
+        self._check_usable()
+        dtype, shape = self._state(name)
+        result = {}
+        if self._is_shared:
+            self._program.barrier()
+        for rank in range(self.world_size):
+            tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+            if self._program.read_copy(name, rank, tensor.data_ptr()):
+                result[rank] = tensor
+        if self._is_shared:
+            self._program.barrier()
+        return result
+
     def write_state(self, name: str, value: torch.Tensor) -> None:
         """Sets a state on the ranks of this process that hold parts of it. Raises UsageError unless dtype and shape are the state's."""
         self._check_usable()

@@ -82,6 +82,8 @@ def test_threads_give_the_formula(kernels):
     execution.write_state("w", torch.eye(8))
     execution.run("evaluate", (), [x])
     assert torch.equal(execution.read_state("w"), torch.eye(8))
+    copies = execution.copies("w")
+    assert list(copies) == [0, 1, 2, 3] and all(torch.equal(copy, torch.eye(8)) for copy in copies.values())
     execution.close()
 
 

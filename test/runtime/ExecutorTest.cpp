@@ -285,6 +285,9 @@ void stateParts() {
   std::vector<float> read(6);
   readState(world, 2, reinterpret_cast<char *>(read.data()));
   CHECK(read[5] == 99);
+  CHECK(readCopy(world, 1, 2, reinterpret_cast<char *>(read.data())));
+  CHECK(read == values[2]);
+  CHECK(!readCopy(world, 1, 0, reinterpret_cast<char *>(read.data())));
 }
 
 void fails(void *const *) { piper_kernel_fail("index 9 is out of range"); }

@@ -163,6 +163,11 @@ def annotate_modules(model: nn.Module, annotations: Mapping[str, Sequence[Sequen
     return model
 
 
+def annotations_of(model: nn.Module) -> dict[str, list[list[str]]]:
+    """What `annotate_modules` has set: the lists of module names by tag; empty if it was not called."""
+    return model.__dict__.get(_ATTRIBUTE, {})
+
+
 def _check_groups(
     model: nn.Module, modules: Mapping[str, nn.Module], name: str, groups: Sequence[Sequence[str]]
 ) -> None:
@@ -204,7 +209,7 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
     """
     modules = dict(model.named_modules(remove_duplicate=False))
     tags: dict[nn.Module, dict[str, int]] = {}
-    for name, groups in model.__dict__.get(_ATTRIBUTE, {}).items():
+    for name, groups in annotations_of(model).items():
         for index, group in enumerate(groups):
             for module in group:
                 for part in callable_parts(modules[module]):
