@@ -37,6 +37,43 @@ class TiedModel(nn.Module):
         return self.head(x)
 
 
+class TwoProjections(torch.autograd.Function):
+    """Two products with the halves of one weight."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.save_for_backward(x, weight)
+        low, high = weight.chunk(2)
+        return x @ low.t(), x @ high.t()
+
+    @staticmethod
+    def backward(ctx, low_gradient, high_gradient):
+        x, weight = ctx.saved_tensors
+        low, high = weight.chunk(2)
+        return low_gradient @ low + high_gradient @ high, torch.cat([low_gradient.t() @ x, high_gradient.t() @ x])
+
+
+class Projections(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(8, 6) * 0.3)
+
+    def forward(self, x):
+        low, high = TwoProjections.apply(x, self.weight)
+        return torch.tanh(low) * torch.sigmoid(high)
+
+
+class TwoOutputModel(nn.Module):
+    """One operation with a weight and two results, whose backward is divided (pytorch/pytorch#170277)."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.project, self.c = nn.Linear(5, 6), nn.Linear(6, 6), Projections(), nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.c(self.project(torch.tanh(self.b(torch.tanh(self.a(x))))))
+
+
 class NormalizedModel(nn.Module):
     """BatchNorm and a counter: every microbatch moves the statistics once, in order (pytorch/pytorch PR 188763)."""
 
@@ -223,6 +260,17 @@ def dictionary_loss(output, target):
         + 0.3 * output["regularizer"]
         + 0.2 * output["hidden"][0].pow(2).mean()
     )
+
+
+class PartlyFrozen(nn.Module):
+    """Parts without trainable parameters first, in the middle and last: their backward has no weight gradients."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.c, self.d = nn.Linear(4, 6), nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 2)
+
+    def forward(self, x):
+        return self.d(torch.tanh(self.c(torch.tanh(self.b(torch.tanh(self.a(x)))))))
 
 
 class UnevenLayer(nn.Module):

@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Models for which a backward in two parts, or a stage with two copies, could go wrong, against plain PyTorch."""
+
+from __future__ import annotations
+
+import copy
+import functools
+
+import cases
+import piper
+import pytest
+import reference
+import torch
+from torch.nn import functional as F
+
+MICROBATCHES = 8
+STEPS = 3
+PP2, PP2DP2 = dict(pp=2), dict(pp=2, dp=2)
+MESHES = pytest.mark.parametrize("axes", [PP2, PP2DP2], ids=["pp2", "pp2dp2"])
+SGD = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
+DIVIDED = [name for name in piper.schedules.names() if "W" in str(piper.schedules.build(name, 2, MICROBATCHES).rows())]
+
+# Stages in one piece each, or two by two.
+TIED_PARTS = [["embed", "layers.0"], ["layers.1"], ["layers.2"], ["layers.3", "head"]]
+
+
+def compiled(model, loss_fn, batch, parts, schedule, axes, zero=0):
+    """A program of a copy of `model`, whose `parts` are the stages, or pairs of neighbours where the schedule takes half as many."""
+    stages = piper.schedules.build(schedule, axes["pp"], MICROBATCHES).stages
+    size = len(parts) // stages
+    model = copy.deepcopy(model)
+    piper.annotate_modules(model, {"stage": [sum(parts[s * size : (s + 1) * size], []) for s in range(stages)]})
+    strategy = piper.strategies.pipeline(piper.Mesh(**axes), schedule, MICROBATCHES, zero)
+    optimizer = SGD([p for p in model.parameters() if p.requires_grad])
+    return piper.compile(model, loss_fn, batch, strategy=strategy, optimizer=optimizer)
+
+
+def check(program, model, loss_fn, batches):
+    """Gradients of the first batch, losses of all, and what has become of the parameters; returns the program's state."""
+    (x, y), *_ = batches
+    _, gradients = reference.gradients(model, loss_fn, x, y)
+    reference.assert_gradients(program.gradients(x, y), gradients)
+    truth = copy.deepcopy(model)
+    optimizer = SGD([p for p in truth.parameters() if p.requires_grad])
+    for x, y in batches:
+        optimizer.zero_grad()
+        loss = loss_fn(truth(x), y)
+        loss.backward()
+        optimizer.step()
+        assert float(program.step(x, y)) == pytest.approx(loss.item(), rel=1e-5)
+    state = program.state_dict()
+    for name, value in truth.named_parameters():
+        assert (state[name] - value).abs().max() <= 1e-5 * value.abs().max(), name
+    return state
+
+
+def token_loss(output, target):
+    return F.cross_entropy(output.flatten(0, 1), target.flatten())
+
+
+@pytest.mark.parametrize("zero", [0, 2, 3])
+@pytest.mark.parametrize("schedule", ["zb_h1", "zbv", "dualpipe"])
+def test_weight_tied_between_first_and_last_stage(schedule: str, zero: int):
+    torch.manual_seed(11)
+    model = cases.TiedModel()
+    tokens = torch.randint(0, 13, (STEPS, 16, 6))
+    batches = [(t[:, :-1].contiguous(), t[:, 1:].contiguous()) for t in tokens]
+    program = compiled(model, token_loss, batches[0], TIED_PARTS, schedule, PP2DP2, zero)
+    state = check(program, model, token_loss, batches)
+    assert torch.equal(state["embed.weight"], state["head.weight"])
+    if zero < 3:
+        copies = list(program._execution.copies("embed.weight").values())
+        # In a V both ends are on the same ranks.
+        assert len(copies) == (2 if schedule == "zbv" else 4)
+        assert all(torch.equal(value, copies[0]) for value in copies)
+    program.close()
+
+
+@pytest.mark.parametrize("schedule", DIVIDED)
+def test_operation_with_two_results(schedule: str):
+    torch.manual_seed(3)
+    model = cases.TwoOutputModel()
+    batches = [(torch.randn(16, 5), torch.randn(16, 2)) for _ in range(STEPS)]
+    program = compiled(model, cases.mean_squared, batches[0], [["a"], ["b"], ["project"], ["c"]], schedule, PP2DP2)
+    check(program, model, cases.mean_squared, batches)
+    program.close()
+
+
+@pytest.mark.parametrize(
+    "schedule, frozen",
+    [(s, f) for s in ("zb_h1", "dualpipe") for f in ("ab", "cd")]
+    + [(s, f) for s in ("zbv", "dualpipev") for f in ("ad", "bc")],
+)
+def test_stage_without_trainable_parameters(schedule: str, frozen: str):
+    torch.manual_seed(4)
+    model = cases.PartlyFrozen()
+    for name in frozen:
+        getattr(model, name).requires_grad_(False)
+    batches = [(torch.randn(16, 4), torch.randn(16, 2)) for _ in range(STEPS)]
+    program = compiled(model, cases.mean_squared, batches[0], [["a"], ["b"], ["c"], ["d"]], schedule, PP2)
+    state = check(program, model, cases.mean_squared, batches)
+    for name, value in model.named_parameters():
+        assert torch.equal(state[name], value) != value.requires_grad, name
+    program.close()
+
+
+@MESHES
+@pytest.mark.parametrize("schedule", ["zb_h1", "zbv"])
+@pytest.mark.filterwarnings("ignore::piper.CoupledRowsWarning")
+def test_batch_norm(schedule: str, axes: dict):
+    """Every microbatch moves the statistics once, in order, though its weight gradients come later."""
+    torch.manual_seed(14)
+    model = cases.NormalizedModel()
+    x, y = torch.randn(48, 4) * 2 + 1, torch.randn(48, 2)
+    total, gradients, buffers = 0.0, {}, None
+    for rows in torch.arange(48).tensor_split(axes.get("dp", 1)):
+        truth = copy.deepcopy(model)
+        for part in rows.tensor_split(MICROBATCHES):
+            loss = cases.mean_squared(truth(x[part]), y[part]) * len(part) / 48
+            loss.backward()
+            total += loss.item()
+        gradients = {name: gradients.get(name, 0) + p.grad for name, p in truth.named_parameters()}
+        # Those of the first replica count.
+        buffers = buffers or dict(truth.named_buffers())
+    parts = [["a"], ["norm_a"], ["b"], ["norm_b", "c"]]
+    program = compiled(model, cases.mean_squared, (x, y), parts, schedule, axes)
+    reference.assert_gradients(program.gradients(x, y), gradients)
+    assert float(program.step(x, y)) == pytest.approx(total, rel=1e-5)
+    state = program.state_dict()
+    for name, value in buffers.items():
+        assert torch.allclose(state[name].double(), value.double(), rtol=1e-5, atol=1e-7), name
+    program.close()
