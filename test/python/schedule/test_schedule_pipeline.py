@@ -150,6 +150,38 @@ def test_two_copies_of_a_stage(mesh, zero, microbatches):
     check(Model(stages=mesh[0]), mesh, microbatches, zero, schedule)
 
 
+def scheduled(model: Model, mesh: tuple[int, int], microbatches: int, strategy: piper.Strategy) -> str:
+    """The scheduled module of a strategy, without locations."""
+    rows = {
+        part_rows(part_rows(model.rows, mesh[1], r), microbatches, m)
+        for r in range(mesh[1])
+        for m in range(microbatches)
+    }
+    lines = re.sub(r" loc\(.*\)", "", strategy.to_mlir()).splitlines()[1:-1]
+    with ir.Context(), ir.Location.unknown():
+        module = ir.Module.parse(imported_module(model, mesh, sorted(rows), [line.strip() for line in lines]))
+        PassManager.parse("builtin.module(piper-schedule-pipeline)").run(module.operation)
+        return str(module)
+
+
+@pytest.mark.parametrize("name", ["gpipe", "1f1b", "interleaved_1f1b", "looped_bfs"])
+def test_all_forms_of_a_strategy_give_one_program(name, tmp_path):
+    mesh = piper.Mesh(pp=2, dp=2)
+    called = piper.strategies.pipeline(mesh, name, microbatches=4, zero=2, bucket_size=0.001)
+    schedules.build(name, 2, 4).save(tmp_path / "s.csv")
+    from_csv = piper.Strategy.load(tmp_path / "s.csv", mesh, zero=2, bucket_size=0.001)
+    from_csv.save(tmp_path / "s.json")
+    from_json = piper.Strategy.load(tmp_path / "s.json", mesh)
+    model = Model(stages=schedules.build(name, 2, 4).stages, tied=True, skip=True)
+    expected = scheduled(model, (2, 2), 4, called)
+    assert scheduled(model, (2, 2), 4, from_csv) == expected
+    assert scheduled(model, (2, 2), 4, from_json) == expected
+    # Which kind of directive stands first in a file says nothing.
+    kinds = ["order", "replicate", "place", "split"]
+    moved = piper.Strategy(mesh, sorted(called.directives, key=lambda directive: kinds.index(directive.op)))
+    assert scheduled(model, (2, 2), 4, moved) == expected
+
+
 @pytest.mark.parametrize("name", ["zb_h1", "zb_h2", "interleaved_zb", "zbv", "dualpipe", "dualpipev"])
 def test_divided_backwards_of_a_program_without_them_are_refused(name):
     with pytest.raises(ir.MLIRError) as error:
