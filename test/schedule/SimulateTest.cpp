@@ -90,6 +90,16 @@ static void checkZeroBubble() {
     }
 }
 
+/// Rounds of unequal size cost no more than equal ones.
+static void checkUnequalRounds() {
+  for (int64_t p : {2, 3, 4, 8})
+    for (int64_t m = p; m <= 4 * p; ++m) {
+      CHECK(run(build("interleaved_1f1b", 2 * p, m, p)).bubble() ==
+            3 * (p - 1));
+      CHECK(run(build("interleaved_zb", 2 * p, m, p)).bubble() == p - 1);
+    }
+}
+
 /// Two stages, one microbatch: F0 takes 1, its message 3 + 2, and so on.
 static void checkLinksAndStages() {
   Costs costs;
@@ -148,6 +158,7 @@ static void checkText() {
 int main() {
   checkUnitCosts();
   checkZeroBubble();
+  checkUnequalRounds();
   checkLinksAndStages();
   checkWaitingSends();
   checkText();

@@ -168,6 +168,14 @@ def test_csv_round_trip(tmp_path):
         assert schedules.load(tmp_path / "s.csv") == schedule
 
 
+@pytest.mark.parametrize("name", [name for name in schedules.names() if name != "dualpipe"])
+def test_torch_reads_what_is_saved(name, tmp_path):
+    """Of DualPipe's two copies of a stage torch knows nothing."""
+    schedule = schedules.build(name, 4, 9)
+    schedule.save(tmp_path / "s.csv")
+    assert torch_schedules.read_csv(tmp_path / "s.csv", 4, 9, schedule.stages) == cells(schedule)
+
+
 def test_bad_csv_files_are_refused(tmp_path):
     path = tmp_path / "s.csv"
     path.write_bytes(b"0F0,0\xff0,0B0\n")

@@ -76,3 +76,12 @@ def with_transfers(name: str, ranks: int, microbatches: int, stages: int) -> lis
     order = {rank: [a for a in schedule.pipeline_order[rank] if a and a.is_compute_op] for rank in range(ranks)}
     placed = schedules._add_send_recv(order, lambda stage: schedule.stage_index_to_group_rank[stage], stages)
     return [[str(action) for action in placed[rank]] for rank in range(ranks)]
+
+
+def read_csv(path, ranks: int, microbatches: int, stages: int) -> list[list[str]]:
+    """What torch reads from a file; it validates it and adds communication."""
+    runtime = schedules._PipelineScheduleRuntime(
+        [EmptyStage(stages, ranks) for _ in range(stages // ranks)], microbatches
+    )
+    runtime._load_csv(path, format="compute_only")
+    return [[str(action) for action in runtime.pipeline_order[rank] if action] for rank in range(ranks)]
