@@ -44,7 +44,8 @@ test-fuzz: install test-runtime
 	cd build/fuzz && ../runtime-tests/test/fuzz/PlanFuzzer -runs=5000 -seed=1 plans
 	cd build/fuzz && $(abspath $(BIN))/python ../../test/fuzz/strategies.py -runs=2000 -seed=1
 
-# Each fuzzer for FUZZ_SECONDS on one core, from the seed FUZZ_SEED; that of plans with libFuzzer where clang++ is installed.
+# Each fuzzer for FUZZ_SECONDS on one core, guided by coverage: that of plans where clang++ is installed, that of strategies
+# with atheris.
 FUZZ_SECONDS ?= 600
 FUZZ_SEED ?= 1
 CLANGXX ?= clang++
@@ -55,9 +56,12 @@ fuzz: install
 	  $(if $(filter %libfuzzer,$(FUZZ_BUILD)),-DPIPER_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$(CLANGXX))
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C $(FUZZ_BUILD) PlanFuzzer
 	$(BIN)/python test/fuzz/make_plans.py build/fuzz/plans
-	mkdir -p build/fuzz/found
-	cd build/fuzz && $(abspath $(FUZZ_BUILD))/test/fuzz/PlanFuzzer -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) found plans
-	cd build/fuzz && $(abspath $(BIN))/python $(abspath test/fuzz/strategies.py) -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED)
+	$(BIN)/python -m pip install -q 'atheris==3.0.0'
+	mkdir -p build/fuzz/plans-found build/fuzz/strategies-found build/fuzz/reproducers
+	cd build/fuzz && $(abspath $(FUZZ_BUILD))/test/fuzz/PlanFuzzer \
+	  -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) plans-found plans
+	cd build/fuzz && PIPER_REPRODUCER_DIR=reproducers $(abspath $(BIN))/python $(abspath test/fuzz/guided_strategies.py) \
+	  -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) -rss_limit_mb=8192 strategies-found strategies
 
 # AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer, over the runtime's tests.
 sanitize: sanitize-address sanitize-thread
@@ -70,7 +74,7 @@ sanitize-%: $(VENV)/.build-tools
 # AddressSanitizer with UndefinedBehaviorSanitizer over the compiler's tests. Builds dialect/ and passes/ once more, with g++.
 sanitize-lit: install
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -Wno-dev --log-level=WARNING \
-	  -DPIPER_SANITIZE=address -DCMAKE_CXX_COMPILER=g++ -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	  -DPIPER_SANITIZE=address -DPIPER_CCACHE=OFF -DCMAKE_CXX_COMPILER=g++ -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/$@ piper-opt
 	PATH="$(abspath build/$@/bin):$(abspath $(BIN)):$$PATH" $(BIN)/lit -sv test
 
