@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 
 #include "dialect/BoundedIntegers.h"
+#include "dialect/BoundedTypes.h"
 #include "dialect/PiperDialect.h"
 #include "mlir/IR/BuiltinAttributes.h"
 
@@ -9,7 +10,7 @@ using namespace piper;
 
 static constexpr int64_t kLargest = int64_t(1) << 48;
 
-static bool isBounded(int64_t value) {
+static bool isInBounds(int64_t value) {
   return -kLargest <= value && value <= kLargest;
 }
 
@@ -17,7 +18,7 @@ static bool isBounded(int64_t value) {
 static std::optional<int64_t> findUnbounded(Attribute attribute) {
   std::optional<int64_t> found;
   auto check = [&](int64_t value) {
-    if (!found && !isBounded(value))
+    if (!found && !isInBounds(value))
       found = value;
   };
   if (auto integer = dyn_cast_if_present<IntegerAttr>(attribute)) {
@@ -48,7 +49,24 @@ static std::optional<int64_t> findUnbounded(Attribute attribute) {
   return found;
 }
 
+/// The first tensor that the operation is about and that is too large.
+static Type findUnboundedType(Operation *op) {
+  for (Type type :
+       llvm::concat<const Type>(op->getOperandTypes(), op->getResultTypes()))
+    if (!isBounded(type))
+      return type;
+  for (StringAttr name : op->getName().getAttributeNames())
+    if (std::optional<Attribute> value = op->getInherentAttr(name))
+      if (auto type = dyn_cast_if_present<TypeAttr>(*value))
+        if (!isBounded(type.getValue()))
+          return type.getValue();
+  return {};
+}
+
 LogicalResult piper::verifyBoundedIntegers(Operation *op) {
+  if (Type type = findUnboundedType(op))
+    return op->emitOpError("expected a tensor of at most 2^48 elements, got ")
+           << type;
   for (NamedAttribute entry : op->getDiscardableAttrs())
     if (std::optional<int64_t> value = findUnbounded(entry.getValue()))
       return op->emitOpError("expected '")

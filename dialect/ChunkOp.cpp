@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 //===- ChunkOp.cpp - families of functions --------------------------------===//
 
+#include "dialect/BoundedTypes.h"
 #include "dialect/Verification.h"
 #include "mlir/Dialect/Func/IR/FuncOps.h"
 #include "llvm/ADT/STLExtras.h"
@@ -85,11 +86,17 @@ static LogicalResult verifyTypes(ChunkOp chunk, func::FuncOp function,
     return withNote(chunk.emitOpError("expected functions of ")
                         << expected << " " << what << ", got " << types.size(),
                     function, "the function is here");
-  for (Type type : types)
+  for (Type type : types) {
     if (!isa<RankedTensorType>(type))
       return withNote(chunk.emitOpError("expected ranked tensors as ")
                           << what << ", got " << type,
                       function, "the function is here");
+    if (!isBounded(type))
+      return withNote(
+          chunk.emitOpError("expected tensors of at most 2^48 elements as ")
+              << what << ", got " << type,
+          function, "the function is here");
+  }
   return success();
 }
 

@@ -36,6 +36,12 @@ private:
 };
 } // namespace
 
+static LogicalResult verifyPlaced(ComputeOp node) {
+  if (node.getRanksAttr())
+    return success();
+  return node.emitOpError("expected a device group, got none");
+}
+
 /// A directive is about the groups that lie in its devices.
 LogicalResult UseCollector::matchDirective(ArrayRef<NodeIndex> graphs,
                                            ReplicateOp directive) {
@@ -45,6 +51,8 @@ LogicalResult UseCollector::matchDirective(ArrayRef<NodeIndex> graphs,
   bool applies = false;
   for (const NodeIndex &graph : graphs)
     for (ComputeOp node : graph.match(directive.getFilter())) {
+      if (failed(verifyPlaced(node)))
+        return failure();
       auto [it, isNew] = covered.try_emplace(node.getRanksAttr());
       if (isNew)
         it->second = isCovered(*node.getRanks(), directive.getDevices());
@@ -73,8 +81,8 @@ LogicalResult UseCollector::matchDirective(ArrayRef<NodeIndex> graphs,
 /// What several ranks hold of a state is kept equal by a directive only; nodes
 /// without states (sums of gradients between annotated parts) need none.
 LogicalResult UseCollector::verifyReplicated(ComputeOp node) {
-  if (!node.getRanksAttr())
-    return node.emitOpError("expected a device group, got none");
+  if (failed(verifyPlaced(node)))
+    return failure();
   bool readsState = llvm::any_of(node.getInputs(), [](Value operand) {
     return operand.getDefiningOp<ReadOp>() != nullptr;
   });
