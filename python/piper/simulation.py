@@ -83,10 +83,16 @@ def run(
     sends_wait: bool,
 ) -> Simulation:
     """Simulates; the arguments are those of `Schedule.simulate`."""
-    stages = [_complete(entry) for entry in ([costs] if isinstance(costs, Mapping) else costs)]
+    entries = [costs] if isinstance(costs, Mapping) else costs
+    if not isinstance(entries, Sequence) or not all(isinstance(entry, Mapping) for entry in entries):
+        raise UsageError(f"expected costs such as {{'F': 1, 'B': 2}}, for all stages or each of them, got {costs!r}")
+    stages = [_complete(entry) for entry in entries]
     try:
         times = table.simulate(
-            [tuple(entry[name] for name in "FBIW") for entry in stages], float(latency), float(transfer), sends_wait
+            [tuple(entry[name] for name in "FBIW") for entry in stages],
+            float(latency),
+            float(transfer),
+            bool(sends_wait),
         )
     except (TypeError, ValueError) as error:
         raise UsageError(f"{schedule.name}: {error}") from None

@@ -29,7 +29,7 @@ def pipeline(
         A schedule says where each of them lives: stage s on slice s % pp, or in a V. Without one it is s % pp.
     """
     table = _table(mesh, schedule, microbatches, stages)
-    count = table.microbatches if table else microbatches or 1
+    count = table.microbatches if table else 1 if microbatches is None else microbatches
     strategy = Strategy(mesh).split({}, dim_name="MB", num_microbatches=count)
     places = _places(table) if table else _looped(mesh, stages)
     for filter, rank in places:
@@ -77,7 +77,10 @@ def _places(table: Schedule) -> list[tuple[dict[str, int], int]]:
 
 def _looped(mesh: Mesh, stages: int | None) -> list[tuple[dict[str, int], int]]:
     ranks = _extent(mesh, "pp")
-    return [({"stage": stage}, stage % ranks) for stage in range(ranks if stages is None else stages)]
+    stages = ranks if stages is None else stages
+    if isinstance(stages, bool) or not isinstance(stages, int) or stages < ranks:
+        raise UsageError(f"expected at least one stage for each of the {ranks} slices of 'pp', got {stages!r}")
+    return [({"stage": stage}, stage % ranks) for stage in range(stages)]
 
 
 def data_parallel(mesh: Mesh, zero: int = 0, bucket_size: float = 25.0, microbatches: int = 1) -> Strategy:

@@ -277,6 +277,21 @@ def test_stages_live_where_the_schedule_says():
     assert places(None, 4) == [({"stage": s}, [s % 2]) for s in range(4)]
 
 
+@pytest.mark.parametrize(
+    "arguments, message",
+    [
+        (dict(schedule=None, microbatches=0), "split: num_microbatches: expected an integer from 1"),
+        (dict(schedule=None, stages=1), "expected at least one stage for each of the 2 slices of 'pp', got 1"),
+        (dict(schedule="zbv", stages=3), "expected two stages per rank for zbv, got 3 stages on 2 ranks"),
+        (dict(schedule="zbv", microbatches=0), "expected at least 1 stage and 1 microbatch, got 4 and 0"),
+    ],
+)
+def test_pipelines_that_cannot_be_are_refused(arguments, message):
+    with pytest.raises(piper.UsageError) as error:
+        piper.strategies.pipeline(piper.Mesh(pp=2), **arguments)
+    assert message in str(error.value)
+
+
 def test_what_overlaps_is_one_group():
     strategy = piper.strategies.pipeline(piper.Mesh(pp=2), "dualpipev", microbatches=4)
     groups = [group for order in order_of(strategy) for group in order if len(group) == 2]
