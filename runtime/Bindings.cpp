@@ -98,9 +98,10 @@ nb::dict describePlan(const plan::Plan &plan) {
     for (uint32_t rank : rankClass.ranks)
       ranks.append(rank);
     for (const plan::BufferInfo &buffer : rankClass.buffers)
-      buffers.append(nb::make_tuple(buffer.label, buffer.kind, buffer.offset,
-                                    buffer.bytes, buffer.firstAction,
-                                    buffer.lastAction));
+      buffers.append(nb::make_tuple(
+          buffer.label, buffer.kind, buffer.offset, buffer.bytes,
+          buffer.firstAction, buffer.lastAction, buffer.firstStream,
+          buffer.firstIndex, buffer.lastStream, buffer.lastIndex));
     info["ranks"] = ranks;
     info["arena_bytes"] = rankClass.arenaBytes;
     info["peak_bytes"] = rankClass.peakBytes;

@@ -23,7 +23,7 @@ nb::dict simulatePlan(const plan::Plan &plan, const DelayCosts &costs,
         plan.classes[size_t(plan::classOf(plan, item.rank))];
     bool launches = item.action->opcode == plan::Opcode::Launch;
     actions.append(nb::make_tuple(
-        item.rank, rankClass.streams[item.stream].name,
+        item.rank, rankClass.streams[item.stream].name, item.stream, item.index,
         plan::name(item.action->opcode), item.action->label,
         launches ? plan.kernels[item.action->imm[0]].name : std::string(),
         item.bytes, double(item.start) * 1e-9, double(item.end) * 1e-9,

@@ -66,7 +66,10 @@ private:
   LogicalResult exportClass(PlanOp op);
   LogicalResult exportEntry(EntryOp op, plan::RankClass &rankClass);
   LogicalResult exportAction(ActionOpInterface op, plan::Action &action);
-  void exportBuffers(EntryOp op, plan::RankClass &rankClass);
+  /// An action's stream and its place there, by its place in the entry.
+  using Places = SmallVector<std::pair<uint32_t, uint64_t>>;
+  LogicalResult exportBuffers(EntryOp op, const Places &places,
+                              plan::RankClass &rankClass);
 
   LogicalResult convert(Operation *op, Type type, plan::DType &result);
   LogicalResult convert(Operation *op, AddressAttr address,
@@ -378,13 +381,22 @@ LogicalResult Exporter::exportAction(ActionOpInterface op,
 // Classes
 //===----------------------------------------------------------------------===//
 
-void Exporter::exportBuffers(EntryOp op, plan::RankClass &rankClass) {
-  for (auto buffer : op.getBody().front().getOps<BufferOp>())
-    if (buffer.getOffset())
-      rankClass.buffers.push_back(
-          {buffer.getLabel().str(), buffer.getKind().str(),
-           uint64_t(*buffer.getOffset()), uint64_t(buffer.getBytes()),
-           uint64_t(*buffer.getFirst()), uint64_t(*buffer.getLast())});
+LogicalResult Exporter::exportBuffers(EntryOp op, const Places &places,
+                                      plan::RankClass &rankClass) {
+  for (auto buffer : op.getBody().front().getOps<BufferOp>()) {
+    if (!buffer.getOffset())
+      continue;
+    uint64_t first = *buffer.getFirst(), last = *buffer.getLast();
+    if (first >= places.size() || last >= places.size())
+      return buffer.emitOpError("expected a lifetime within ")
+             << places.size() << " actions, got " << first << " to " << last;
+    rankClass.buffers.push_back(
+        {buffer.getLabel().str(), buffer.getKind().str(),
+         uint64_t(*buffer.getOffset()), uint64_t(buffer.getBytes()), first,
+         last, places[first].first, places[last].first, places[first].second,
+         places[last].second});
+  }
+  return success();
 }
 
 LogicalResult Exporter::exportEntry(EntryOp op, plan::RankClass &rankClass) {
@@ -394,8 +406,10 @@ LogicalResult Exporter::exportEntry(EntryOp op, plan::RankClass &rankClass) {
     streams.insert({stream.getNameAttr(), streams.size()});
   plan::StreamActions &lists = rankClass.entries[op.getName().str()];
   lists.resize(rankClass.streams.size());
+  Places places;
   for (auto action : op.getBody().front().getOps<ActionOpInterface>()) {
     unsigned stream = streams.lookup(action.getStreamAttr());
+    places.push_back({stream, lists[stream].size()});
     plan::Action &record = lists[stream].emplace_back();
     if (failed(exportAction(action, record)))
       return failure();
@@ -404,9 +418,8 @@ LogicalResult Exporter::exportEntry(EntryOp op, plan::RankClass &rankClass) {
       bytes = std::max(bytes, result.kernels[record.imm[0]].workspaceBytes);
     }
   }
-  if (op.getName() == "step")
-    exportBuffers(op, rankClass);
-  return success();
+  return op.getName() == "step" ? exportBuffers(op, places, rankClass)
+                                : success();
 }
 
 LogicalResult Exporter::exportClass(PlanOp op) {

@@ -334,7 +334,7 @@ class Execution:
 
     def buffers(self, rank: int) -> list[tuple[str, str, int, int, int, int]]:
         """The planned buffers of a rank: label, kind, offset and bytes in the arena, first and last action."""
-        return next(item["buffers"] for item in self._info["classes"] if rank in item["ranks"])
+        return [item[:6] for found in self._info["classes"] if rank in found["ranks"] for item in found["buffers"]]
 
     @property
     def is_closed(self) -> bool:

@@ -70,8 +70,11 @@ class Simulation:
         self.makespan: float = found["duration"]
         self.spans = [
             Span(rank, stream, label, opcode, start, end, waited, where)
-            for rank, stream, opcode, label, _, _, start, end, waited, where in found["actions"]
+            for rank, stream, _, _, opcode, label, _, _, start, end, waited, where in found["actions"]
         ]
+        self._times = {(item[0], item[2], item[3]): (item[8], item[9]) for item in found["actions"]}
+        self._buffers = {rank: item["buffers"] for item in info["classes"] for rank in item["ranks"]}
+        self._entry = entry
         self.critical_path = [self.spans[index] for index in found["critical_path"]]
         self.ranks = [_summary(rank, item, self.spans_of(rank)) for item in info["classes"] for rank in item["ranks"]]
         self.ranks.sort(key=lambda item: item.rank)
@@ -94,6 +97,28 @@ class Simulation:
                 self._by_rank.setdefault(span.rank, []).append(span)
         return self._by_rank.get(rank, [])
 
+    def memory(self, rank: int) -> list[tuple[float, dict[str, int]]]:
+        """Live bytes of a rank's buffers by kind over time: (seconds, bytes from then on), in order.
+
+        A buffer lives from the start of its first action to the end of its last, by the plan's lifetimes; lifetimes are those of a training step.
+        """
+        if self._entry != "step":
+            raise UsageError(f"expected the entry 'step', whose buffers have lifetimes, got '{self._entry}'")
+        changes: dict[float, list[tuple[str, int]]] = {}
+        for _, kind, _, size, _, _, first_stream, first, last_stream, last in self._buffers[rank]:
+            begin, end = self._times.get((rank, first_stream, first)), self._times.get((rank, last_stream, last))
+            # What the flags of the run skip is not there.
+            if begin is not None and end is not None:
+                changes.setdefault(begin[0], []).append((kind, size))
+                changes.setdefault(end[1], []).append((kind, -size))
+        live: dict[str, int] = {}
+        curve = []
+        for time in sorted(changes):
+            for kind, size in changes[time]:
+                live[kind] = live.get(kind, 0) + size
+            curve.append((time, {kind: size for kind, size in live.items() if size}))
+        return curve
+
     def to_json(self) -> dict:
         """Everything but the spans, as plain data."""
         path = [
@@ -115,7 +140,8 @@ class Simulation:
             return
         from .view.timeline import draw
 
-        draw(path, self.spans, f"{self.makespan * 1e3:.4g} ms")
+        curves = {item.rank: self.memory(item.rank) for item in self.ranks} if self._entry == "step" else {}
+        draw(path, self.spans, f"{self.makespan * 1e3:.4g} ms", curves)
 
     def timeline(self, width: int = _WIDTH) -> str:
         """One line per rank over time: the microbatch of the kernel that runs, in lower case letters beyond 9; a dot where none does."""
@@ -178,7 +204,7 @@ def _summary(rank: int, item: dict, spans: list[Span]) -> RankSummary:
 def _memory(buffers: list[tuple]) -> dict[str, int]:
     """Bytes by kind at the action at which all together are most; lifetimes are those of the plan."""
     changes: dict[int, list[tuple[str, int]]] = {}
-    for _, kind, _, size, first, last in buffers:
+    for _, kind, _, size, first, last, *_ in buffers:
         changes.setdefault(first, []).append((kind, size))
         changes.setdefault(last + 1, []).append((kind, -size))
     live: dict[str, int] = {}

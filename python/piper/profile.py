@@ -83,8 +83,12 @@ def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]],
     flags = parsed.describe()["flags"]
     free = DelayDevice({}).costs()
     items = _runtime.simulate(parsed, free, entry, (1 << len(flags)) - 1)["actions"]
-    kernel_of = {(item[0], item[3]): item[4] for item in items if item[2] == "launch"}
-    bytes_of = {(item[0], item[1], item[3], item[2]): item[5] for item in items if item[5]}
+    kernel_of, bytes_of = {}, {}
+    for rank, stream, _, _, opcode, label, kernel, size, *_ in items:
+        if opcode == "launch":
+            kernel_of[rank, label] = kernel
+        elif size:
+            bytes_of[rank, stream, label, opcode] = size
     durations: dict[str, list[float]] = {}
     passed: list[tuple[int, float]] = []
     moved = [0.0, 0.0]

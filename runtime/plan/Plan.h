@@ -19,7 +19,7 @@
 namespace piper::plan {
 
 /// Bumped whenever the meaning or the encoding of a record changes.
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kVersion = 2;
 
 //===----------------------------------------------------------------------===//
 // Element types
@@ -197,6 +197,9 @@ struct BufferInfo {
   /// the class in the exporter's order.
   uint64_t firstAction = 0;
   uint64_t lastAction = 0;
+  /// The same two by stream and place in the stream's list.
+  uint32_t firstStream = 0, lastStream = 0;
+  uint64_t firstIndex = 0, lastIndex = 0;
 };
 
 /// One list of actions per stream.

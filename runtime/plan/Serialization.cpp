@@ -224,6 +224,10 @@ template <typename Coder> void visit(Coder &c, BufferInfo &b) {
   c.integer(b.bytes);
   c.integer(b.firstAction);
   c.integer(b.lastAction);
+  c.integer(b.firstStream);
+  c.integer(b.lastStream);
+  c.integer(b.firstIndex);
+  c.integer(b.lastIndex);
 }
 
 template <typename Coder> void visit(Coder &c, RankClass &r) {

@@ -259,7 +259,7 @@ bool Simulator::meet(Stream &stream, const plan::Action &action, Moment &ready,
 }
 
 uint64_t Simulator::bytesOf(const Stream &stream,
-                              const plan::Action &action) const {
+                            const plan::Action &action) const {
   if (action.opcode == plan::Opcode::Recv)
     return action.imm[1];
   if (!plan::isCollective(action.opcode))
@@ -335,9 +335,11 @@ bool Simulator::step(Stream &stream) {
   if (isSkipped)
     return true;
   int64_t number = int64_t(result.actions.size());
-  result.actions.push_back(
-      {stream.rank, stream.number, &action, stream.now.time, begin.time + work,
-       begin.time - stream.now.time, bytesOf(stream, action), begin.cause});
+  uint64_t index = uint64_t(&action - stream.actions->data());
+  result.actions.push_back({stream.rank, stream.number, index, &action,
+                            stream.now.time, begin.time + work,
+                            begin.time - stream.now.time,
+                            bytesOf(stream, action), begin.cause});
   stream.now = {begin.time + work, number};
   return true;
 }

@@ -13,6 +13,8 @@ namespace piper::runtime {
 /// beginning.
 struct SimulatedAction {
   uint32_t rank, stream;
+  /// Its place in the stream.
+  uint64_t index;
   const plan::Action *action;
   uint64_t start, end;
   /// Of the time between them, what passed before another rank or stream was

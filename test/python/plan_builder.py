@@ -73,7 +73,7 @@ class Plan:
         total = 0xCBF29CE484222325
         for byte in payload:
             total = ((total ^ byte) * 0x100000001B3) % 2**64
-        return b"PIPRPLAN" + struct.pack("<IIQQ", 1, 0, len(payload), total) + payload
+        return b"PIPRPLAN" + struct.pack("<IIQQ", 2, 0, len(payload), total) + payload
 
 
 class _Writer:

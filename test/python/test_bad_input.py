@@ -303,10 +303,10 @@ def test_newer_programs_are_told_from_damaged_ones(tmp_path):
     with pytest.raises(piper.ProgramError, match="p: expected version 1, got 2"):
         piper.load(tmp_path / "p")
     # A plan of a newer compiler, in a folder that says of it what is true.
-    (tmp_path / "p" / "plan.bin").write_bytes(plan[:8] + b"\2" + plan[9:])
+    (tmp_path / "p" / "plan.bin").write_bytes(plan[:8] + b"\3" + plan[9:])
     digest, size = folder._digest(tmp_path / "p" / "plan.bin")
     rewrite(files={**content["files"], "plan.bin": {"sha256": digest, "bytes": size}})
-    with pytest.raises(piper.ProgramError, match="expected plan version 1, got 2"):
+    with pytest.raises(piper.ProgramError, match="expected plan version 2, got 3"):
         piper.load(tmp_path / "p")
 
 

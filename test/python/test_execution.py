@@ -171,8 +171,8 @@ def test_damaged_programs_are_refused(kernels):
     plan = sum_of_exponentials().encode()
     with pytest.raises(ProgramError, match="checksum"):
         Execution(plan[:-1] + b"x", {"kernels": kernels}, local=True)
-    with pytest.raises(ProgramError, match="expected plan version 1, got 2"):
-        Execution(plan[:8] + b"\2" + plan[9:], {"kernels": kernels}, local=True)
+    with pytest.raises(ProgramError, match="expected plan version 2, got 3"):
+        Execution(plan[:8] + b"\3" + plan[9:], {"kernels": kernels}, local=True)
     with pytest.raises(ProgramError, match="object 'kernels': expected a 64-bit little-endian ELF file"):
         Execution(plan, {"kernels": b"x" * 4096}, local=True)
     with pytest.raises(ProgramError, match="kernel 'double_it' is in none of the objects"):

@@ -98,13 +98,19 @@ def test_memory_by_kind():
         4, 32, piper.strategies.pipeline(piper.Mesh(pp=4), schedule="1f1b", microbatches=8), width=64
     )
     try:
-        ranks = program.simulate(stage_times()).ranks
+        simulation = program.simulate(stage_times())
+        ranks = simulation.ranks
         stats = program.simulate(piper.DelayDevice({}))
     finally:
         program.close()
     saved = [item.memory.get("saved", 0) + item.memory.get("activation", 0) for item in ranks]
     assert saved[0] > saved[1] > saved[2] > saved[3] > 0
     assert all(sum(item.memory.values()) <= item.peak_bytes for item in ranks)
+    for item in ranks:
+        curve = simulation.memory(item.rank)
+        # Nothing is left at the end, and what lives at once fits where it is planned.
+        assert curve[-1][1] == {} and [time for time, _ in curve] == sorted(time for time, _ in curve)
+        assert 0 < max(sum(live.values()) for _, live in curve) <= item.peak_bytes
     assert stats.makespan == 0 and stats.bubble == 0
 
 

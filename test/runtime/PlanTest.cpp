@@ -97,7 +97,7 @@ static void damage() {
   std::string newer = bytes;
   newer[8] = char(kVersion + 1);
   CHECK(!parse(newer, plan, error));
-  CHECK_CONTAINS(error, "expected plan version 1, got 2");
+  CHECK_CONTAINS(error, "expected plan version 2, got 3");
 }
 
 /// Repairs the header after the payload was changed.
