@@ -110,7 +110,8 @@ def _draw_memory(axes: Axes, curve: Curve, row: int, origin: float, length: floa
     # The axis points down.
     heights = [row + 0.4 - 0.8 * total / peak for _, total in totals] + [row + 0.4 - 0.8 * totals[-1][1] / peak]
     axes.fill_between(times, heights, row + 0.4, step="post", color=COLORS["other"], linewidth=0)
-    axes.text(length * 1e3, row, f" {peak / 2**20:.1f} MiB", ha="left", va="center", fontsize=7)
+    size = f"{peak / 2**20:.1f} MiB" if peak >= 2**20 else f"{peak / 2**10:.1f} KiB"
+    axes.text(length * 1e3, row, f" {size}", ha="left", va="center", fontsize=7)
 
 
 def _rows(spans: Sequence[Span], memory: Mapping[int, Curve]) -> list[tuple[int, str]]:
