@@ -90,6 +90,29 @@ static void checkZeroBubble() {
     }
 }
 
+/// How much is alive does not grow with the microbatches, except where all
+/// forwards come first; ZB-H1 keeps as much everywhere as 1F1B on the first
+/// rank does.
+static void checkMemory() {
+  for (const ScheduleInfo &info : getSchedules())
+    for (int64_t p : {2, 4, 8}) {
+      auto getPeaks = [&](int64_t microbatches) {
+        std::vector<int64_t> peaks;
+        int64_t stages = getDefaultStages(info.name, p);
+        for (const RankTimes &rank :
+             run(build(info.name, stages, microbatches, p)).ranks)
+          peaks.push_back(rank.peakLive);
+        return peaks;
+      };
+      bool grows = info.name == "gpipe" || info.name == "looped_bfs";
+      CHECK((getPeaks(4 * p) != getPeaks(8 * p)) == grows);
+      if (info.name == "zb_h1")
+        CHECK(getPeaks(4 * p) == std::vector<int64_t>(p, p));
+      if (info.name == "zb_h2")
+        CHECK(getPeaks(4 * p) == std::vector<int64_t>(p, 2 * p - 1));
+    }
+}
+
 /// Rounds of unequal size cost no more than equal ones.
 static void checkUnequalRounds() {
   for (int64_t p : {2, 3, 4, 8})
@@ -158,6 +181,7 @@ static void checkText() {
 int main() {
   checkUnitCosts();
   checkZeroBubble();
+  checkMemory();
   checkUnequalRounds();
   checkLinksAndStages();
   checkWaitingSends();
