@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .compiler import compile
     from .directives import Strategy
     from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
-    from .importer.annotate import annotate, annotate_modules
+    from .importer.annotate import annotate, annotate_modules, annotations_of
     from .mesh import Mesh
     from .plan_simulation import Simulation, simulate
     from .profile import MachineProfile
@@ -38,6 +38,7 @@ _HOMES = {
     "UsageError": "errors",
     "annotate": "importer.annotate",
     "annotate_modules": "importer.annotate",
+    "annotations_of": "importer.annotate",
     "compile": "compiler",
     "load": "program",
     "rehearse": "program",
@@ -64,6 +65,7 @@ __all__ = [
     "UsageError",
     "annotate",
     "annotate_modules",
+    "annotations_of",
     "compile",
     "load",
     "rehearse",

@@ -12,9 +12,11 @@ import contextlib
 import contextvars
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
+from .balance import stage_modules
 from .blocks import block_elements, callable_parts
 from .errors import ImporterError
 
@@ -139,13 +141,29 @@ def check_name(name: str) -> None:
         raise ImporterError(f"annotation name '{name}' is reserved")
 
 
-def annotate_modules(model: nn.Module, annotations: Mapping[str, Sequence[Sequence[str]]]) -> nn.Module:
-    """Tags whole modules of `model` by name, without a change to its code.
+def annotate_modules(
+    model: nn.Module,
+    annotations: Mapping[str, Sequence[Sequence[str]]] | None = None,
+    *,
+    stages: int | None = None,
+    balance: str = "cost",
+    batch: Any | None = None,
+    costs: Mapping[str, float] | None = None,
+) -> nn.Module:
+    """Tags whole modules of `model` by name, without a change to its code; or cuts it into pipeline stages.
+
+    `stages` cuts between elements of lists and sequences and other modules with parameters, so that the slowest stage is as fast as it can be;
+    `annotations_of(model)["stage"]` shows where. A module that runs again after others stays in one stage with them.
 
     Args:
         model: the model; its parameters and its forward stay as they are.
         annotations: for each tag name a list of lists of module names; the position in the outer list is the index. A
             module's name covers everything below it. Calling again replaces the annotations.
+        stages: instead, the number of stages, whose tag is "stage".
+        balance: "cost", or "count" for equal numbers of modules.
+        batch: an example, as for `piper.compile`: costs are counted operations and bytes of forward and backward, and modules are cut in the order in
+            which they are called. Without it they are guessed from the shapes of parameters, and the order is that of registration.
+        costs: those of each module that a cut may lie between, by name, in any unit.
 
     Returns:
         `model`.
@@ -153,8 +171,14 @@ def annotate_modules(model: nn.Module, annotations: Mapping[str, Sequence[Sequen
     Raises:
         ImporterError: naming every module that does not exist, that is listed twice (also by way of a parent or as
             another name of the same module), or that has parameters but is in no list of a tag which divides the whole
-            model (`PIPELINE_TAGS`).
+            model (`PIPELINE_TAGS`); or there are fewer modules than stages.
     """
+    if (annotations is None) == (stages is None):
+        raise ImporterError("expected either lists of module names by tag, or a number of stages")
+    if stages is not None:
+        annotations = {"stage": stage_modules(model, stages, balance, batch, costs)}
+    elif batch is not None or costs is not None:
+        raise ImporterError("expected batch and costs only with a number of stages")
     modules = dict(model.named_modules(remove_duplicate=False))
     for name, groups in annotations.items():
         check_name(name)

@@ -12,8 +12,9 @@ import contextlib
 import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import fx, nn
@@ -41,6 +42,7 @@ from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
 
 _TAG, _SOURCE = "piper_scope", "piper_source"
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
@@ -221,6 +223,19 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
     ):
         shapes = {name: fake.from_tensor(tensor) for name, tensor in own.items()}
         torch.func.functional_call(step, shapes, tuple(fake.from_tensor(tensor) for tensor in tensors))
+
+
+def fake_call(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Calls the model with shapes alone, for what hooks on its parts find out. Nothing of it changes."""
+    fake = FakeTensorMode(allow_non_fake_inputs=True)
+    own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+    with torch.random.fork_rng(devices=[]), _data_dependence_named(), _attributes_kept({"model": model}), fake:
+
+        def shape(value: Any) -> Any:
+            return fake.from_tensor(value) if isinstance(value, torch.Tensor) else value
+
+        shapes = {name: shape(tensor) for name, tensor in own.items()}
+        torch.func.functional_call(model, shapes, tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs)))
 
 
 @contextlib.contextmanager

@@ -118,3 +118,17 @@ def test_copies_of_a_stage_stay_equal(zero: int):
         assert all(torch.equal(copy, copies[0]) for copy in copies.values()), name
         assert not torch.equal(copies[0], start), f"{name} did not move"
     program.close()
+
+
+def test_stages_cut_by_cost():
+    """The head multiplies by twice as many weights as a layer of width 32, so its stage has fewer layers than the other."""
+    torch.manual_seed(0)
+    model = lm.LanguageModel(4, dim=32, heads=2, kv_heads=1, ffn=48)
+    batch = lm.batches(1, ROWS)[0]
+    piper.annotate_modules(model, stages=2)
+    first, last = piper.annotations_of(model)["stage"]
+    assert first == ["embed", "blocks.0", "blocks.1", "blocks.2"] and last == ["blocks.3", "norm", "head"]
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=2), "1f1b", MICROBATCHES)
+    program = piper.compile(model, lm.loss_fn, batch, strategy=strategy, optimizer=OPTIMIZER(model.parameters()))
+    check(program, model)
+    program.close()

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The parts of a model between which a pipeline may be cut: its layers, embeddings and heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from torch import nn
+
+from .blocks import block_elements, callable_parts
+
+_CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
+
+
+@dataclass(frozen=True)
+class Group:
+    """Neighbouring units that no cut may part: usually one."""
+
+    names: tuple[str, ...]
+    # The unit that runs again after others of the group, if that is why they are together.
+    repeated: str | None = None
+
+
+def units(model: nn.Module) -> dict[str, nn.Module]:
+    """Elements of lists and sequences, and other modules with parameters, by name, in the order of registration.
+
+    Elements of repeated blocks are not taken apart, nor are modules that have parameters of their own beside parts. Modules without parameters are no
+    units: they run with what was called before them.
+    """
+    blocks = set(block_elements(model))
+    found: dict[nn.Module, str] = {}
+    for name, part in _parts(model, "", blocks):
+        found.setdefault(part, name)
+    return {name: part for part, name in found.items()}
+
+
+def _parts(module: nn.Module, name: str, blocks: set[nn.Module]) -> Iterator[tuple[str, nn.Module]]:
+    for child_name, child in module.named_children():
+        path = f"{name}.{child_name}" if name else child_name
+        if not any(True for _ in child.parameters()):
+            continue
+        own = any(True for _ in child.parameters(recurse=False))
+        inside = isinstance(child, _CONTAINERS) or any(part in blocks for part in child.modules())
+        if child in blocks or own or not inside:
+            yield path, child
+        else:
+            yield from _parts(child, path, blocks)
+
+
+def groups(found: Mapping[str, nn.Module], calls: Sequence[str] | None) -> list[Group]:
+    """The units in the order of their first calls, with those together that a unit which is called again encloses.
+
+    calls: names of units as a forward calls them; None: as they are registered. Units that are never called go with the one registered before them.
+    """
+    order = list(dict.fromkeys(found if calls is None else calls))
+    calls = order if calls is None else calls
+    last = {name: order.index(name) for name in order}
+    position = -1
+    for name in calls:
+        # How far the forward has come when it calls the unit.
+        position = max(position, order.index(name))
+        last[name] = position
+    result: list[Group] = []
+    begin = 0
+    while begin < len(order):
+        end, repeated, at = begin, None, begin
+        while at <= end:
+            if last[order[at]] > end:
+                end, repeated = last[order[at]], order[at]
+            at += 1
+        result.append(Group(tuple(order[begin : end + 1]), repeated))
+        begin = end + 1
+    return _with_uncalled(result, found)
+
+
+def _with_uncalled(called: list[Group], found: Mapping[str, nn.Module]) -> list[Group]:
+    """Every parameter has a stage, also of a module that the forward leaves out."""
+    place = {name: index for index, group in enumerate(called) for name in group.names}
+    names = [list(group.names) for group in called]
+    current = 0
+    for name in found:
+        current = place.get(name, current)
+        if name not in place:
+            names[current].append(name)
+    return [Group(tuple(some), group.repeated) for some, group in zip(names, called, strict=True)]
+
+
+def called_parts(found: Mapping[str, nn.Module]) -> dict[nn.Module, str]:
+    """The modules whose calls are calls of a unit, with its name."""
+    return {part: name for name, unit in found.items() for part in callable_parts(unit)}
