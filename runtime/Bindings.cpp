@@ -41,7 +41,9 @@ void raiseRankLost(const char *message) {
 
 /// Runs in the main thread: interrupts whatever Python code is there.
 int interruptMainThread(void *) {
-  if (lossRaised.load())
+  // Without a frame the interpreter is about to end, and would call the error
+  // one of its own.
+  if (lossRaised.load() || !PyEval_GetFrame())
     return 0;
   raiseRankLost("a rank was lost between runs");
   return -1;

@@ -7,6 +7,7 @@ import atexit
 import os
 import sys
 import threading
+import time
 import weakref
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -15,7 +16,7 @@ import torch
 
 from . import _runtime
 from .errors import PiperError, ProgramError, RankLostError, RunError, UsageError
-from .rendezvous import check_world_size, meet
+from .rendezvous import Process, check_world_size, meet
 
 if TYPE_CHECKING:
     from .rehearsal import DelayDevice
@@ -32,6 +33,8 @@ _DTYPES = {
     "i1": torch.bool,
 }
 _DEFAULT_TIMEOUT_SECONDS = 300.0
+# Within this time the watcher has seen that a process died.
+_NOTICE_SECONDS = 1.0
 
 _runtime.set_rank_lost(RankLostError)
 
@@ -107,14 +110,27 @@ class Execution:
         except RuntimeError as error:
             raise (ProgramError if device is None else UsageError)(str(error)) from None
         if process is not None and self._is_shared:
-            try:
-                meet(process, self._program.handles(), self._program.connect, timeout)
-            except RankLostError as error:
-                # Once the ranks are connected the watcher says what happened.
-                if not self._program.has_failed():
-                    print(f"piper: rank {process.rank}: {error}", file=sys.stderr, flush=True)
-                raise
+            self._meet(process, timeout)
         _watch(self)
+
+    def _meet(self, process: Process, timeout: float) -> None:
+        connected = False
+
+        def connect(handles: Sequence[str]) -> None:
+            nonlocal connected
+            self._program.connect(handles)
+            connected = True
+
+        try:
+            meet(process, self._program.handles(), connect, timeout)
+        except RankLostError as error:
+            # Once the ranks are connected the watcher says what happened; it may notice a moment later than the store.
+            deadline = time.monotonic() + _NOTICE_SECONDS
+            while connected and not self._program.has_failed() and time.monotonic() < deadline:
+                time.sleep(0.01)
+            if not self._program.has_failed():
+                print(f"piper: rank {process.rank}: {error}", file=sys.stderr, flush=True)
+            raise
 
     def run(
         self,

@@ -158,11 +158,21 @@ def _other_master(address: tuple[str, int], prefix: str) -> str | None:
     """The handle of another process that is rank 0 of the same job and serves the store already."""
     from torch.distributed import TCPStore
 
-    patience = timedelta(seconds=_ANSWER_SECONDS)
+    found: queue.SimpleQueue[str | None] = queue.SimpleQueue()
+
+    def ask() -> None:
+        try:
+            patience = timedelta(seconds=_ANSWER_SECONDS)
+            store = TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
+            found.put(store.get(f"{prefix}/handle/0").decode())
+        except RuntimeError:
+            found.put(None)
+
+    # Who listens there may be no store, and never answer.
+    threading.Thread(target=ask, daemon=True, name="rendezvous").start()
     try:
-        store = TCPStore(*address, is_master=False, timeout=patience, wait_for_workers=False)
-        return store.get(f"{prefix}/handle/0").decode()
-    except RuntimeError:
+        return found.get(timeout=_ANSWER_SECONDS)
+    except queue.Empty:
         return None
 
 
