@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from . import schedules, strategies
     from .compiler import compile
+    from .compositions import verify_all
     from .directives import Strategy
     from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
     from .importer.annotate import annotate, annotate_modules, annotations_of
@@ -46,6 +47,7 @@ _HOMES = {
     "simulate": "plan_simulation",
     "strategies": "strategies",
     "verify": "verification",
+    "verify_all": "compositions",
 }
 __all__ = [
     "CompileError",
@@ -73,6 +75,7 @@ __all__ = [
     "simulate",
     "strategies",
     "verify",
+    "verify_all",
 ]
 
 

@@ -30,6 +30,10 @@ ZeroOption = Annotated[
         "--zero", min=0, max=3, help="what replicas shard: 0 nothing, 1 optimizer, 2 + gradients, 3 + parameters"
     ),
 ]
+StagesOption = Annotated[
+    Optional[int],  # noqa: UP045
+    typer.Option("--stages", min=1, help="cut a model without stage tags into so many, of equal time"),
+]
 BucketOption = Annotated[float, typer.Option("--bucket-size", help="MiB of gradients reduced at once")]
 LearningRate = Annotated[
     float, typer.Option("--lr", min=0.0, help="learning rate of AdamW, where the file has no optimizer(model)")
@@ -44,6 +48,7 @@ def train(
     strategy: StrategyFile = None,
     schedule: ScheduleOption = "1f1b",
     microbatches: MicrobatchOption = 1,
+    stages: StagesOption = None,
     zero: ZeroOption = 0,
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
@@ -51,7 +56,7 @@ def train(
 ) -> None:
     """Trains a model and shows its loss."""
     user = _load(model)
-    plan = _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size)
+    plan = _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size)
     if save is not None:
         check_writable(save)
     program = _compile(user, plan, lr)
@@ -73,6 +78,7 @@ def compile_(
     strategy: StrategyFile = None,
     schedule: ScheduleOption = "1f1b",
     microbatches: MicrobatchOption = 1,
+    stages: StagesOption = None,
     zero: ZeroOption = 0,
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
@@ -80,7 +86,7 @@ def compile_(
     """Compiles a model to a program folder, with the MLIR of every phase in it."""
     user = _load(model)
     check_writable(output)
-    program = _compile(user, _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size), lr)
+    program = _compile(user, _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size), lr)
     program.save(output)
     program.close()
     _say(f"saved to {output}")
@@ -94,15 +100,24 @@ def verify(
     strategy: StrategyFile = None,
     schedule: ScheduleOption = "1f1b",
     microbatches: MicrobatchOption = 1,
+    stages: StagesOption = None,
     zero: ZeroOption = 0,
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
+    every: Annotated[
+        bool,
+        typer.Option("--all", help="every schedule with every ZeRO level, as a table; cuts the model as each needs"),
+    ] = False,
 ) -> None:
     """Compares losses, gradients and parameters with plain PyTorch's; exit code 1 if they differ, 2 if there is nothing to compare."""
     import piper
 
     user = _load(model)
-    plan = _strategy(user, mesh, strategy, schedule, microbatches, zero, bucket_size)
+    if every:
+        if strategy is not None:
+            raise piper.UsageError("--all: expected no --strategy beside it")
+        raise typer.Exit(_verify_all(user, _mesh(mesh), microbatches, steps, bucket_size, lr))
+    plan = _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size)
     batches = [user.batch(step) for step in range(steps)]
     report = piper.verify(user.model, user.loss_fn, batches, strategy=plan, optimizer=_optimizer(user, lr))
     _say(str(report))
@@ -215,18 +230,67 @@ def _load(path: Path) -> Any:
 
 
 def _strategy(
-    user: Any, mesh: str, file: Path | None, schedule: str, microbatches: int, zero: int, bucket: float
+    user: Any,
+    mesh: str,
+    file: Path | None,
+    schedule: str,
+    microbatches: int,
+    stages: int | None,
+    zero: int,
+    bucket: float,
 ) -> Any:
     import piper
 
     ranks = _mesh(mesh)
+    if stages is not None:
+        _cut(user, stages)
     if file is not None:
         return piper.Strategy.load(file, ranks, zero=zero, bucket_size=bucket)
     if user.strategy is not None:
         return user.strategy(ranks)
     if "pp" in ranks.shape:
-        return piper.strategies.pipeline(ranks, schedule, microbatches, zero, bucket)
+        return piper.strategies.pipeline(ranks, schedule, microbatches, zero, bucket, stages)
     return piper.strategies.data_parallel(ranks, zero, bucket, microbatches)
+
+
+def _verify_all(user: Any, mesh: Any, microbatches: int, steps: int, bucket_size: float, lr: float) -> int:
+    """Prints a line for each composition as soon as it is there; the exit code."""
+    import piper
+
+    from .compositions import HEADER
+
+    batches = [user.batch(step) for step in range(steps)]
+    _say(HEADER)
+    results = []
+    for result in piper.verify_all(
+        user.model,
+        user.loss_fn,
+        batches,
+        mesh,
+        microbatches=microbatches,
+        optimizer=_optimizer(user, lr),
+        bucket_size=bucket_size,
+    ):
+        _say(str(result))
+        results.append(result)
+    applied = [result for result in results if result.report is not None]
+    equal = sum(result.ok for result in applied)
+    _say(f"{equal} of {len(applied)} equal to PyTorch" + _rest(len(results) - len(applied)))
+    return 0 if applied and equal == len(applied) else 1
+
+
+def _rest(count: int) -> str:
+    return f", {count} do not apply" if count else ""
+
+
+def _cut(user: Any, stages: int) -> None:
+    import piper
+
+    if "stage" in piper.annotations_of(user.model):
+        raise piper.UsageError("--stages: the model's stages are annotated already")
+    piper.annotate_modules(user.model, stages=stages, batch=user.batch(0))
+    for index, modules in enumerate(piper.annotations_of(user.model)["stage"]):
+        _say(f"stage {index}: {', '.join(modules)}")
 
 
 def _mesh(text: str) -> Any:

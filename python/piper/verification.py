@@ -17,6 +17,7 @@ from .errors import PiperError
 from .importer.half_precision import is_half
 from .importer.inputs import settled_dims
 from .importer.wrapped import plain_module
+from .program import Program
 from .reference import Reference
 
 # Of the largest absolute gradient of a parameter (of all parameters where its own is zero).
@@ -25,19 +26,22 @@ GRADIENT_TOLERANCE = 1e-5
 LOSS_TOLERANCE = 1e-5
 # Of a model with half-precision parameters: the loss within the spacing of bf16 numbers, gradients against PyTorch's own error in that precision.
 HALF_LOSS_TOLERANCE, HALF_GRADIENT_FACTOR = 2.0**-8, 3.0
-# Times the error of float32 PyTorch against float64, after the steps; what is below the floor (of the largest value) is rounding.
+# Times the error of float32 PyTorch against float64, after the steps; what is below the floor (of the largest value) is rounding. The error is that of
+# the worst parameter: Adam divides by the size of gradients and so amplifies the rounding of tiny ones, and where these are is chance.
 PARAMETER_FACTOR, PARAMETER_FLOOR = 3.0, 1e-6
 
 
 @dataclass(frozen=True)
 class Row:
-    """One parameter: its gradient's error and, after the steps, its own, each with what is allowed."""
+    """One parameter: its gradient's error and, after the steps, its own, each with what is allowed and with the largest true value."""
 
     name: str
     gradient_error: float
     gradient_allowed: float
+    gradient_scale: float
     parameter_error: float
     parameter_allowed: float
+    parameter_scale: float
 
     @property
     def ok(self) -> bool:
@@ -76,6 +80,16 @@ class Report:
             and all(row.ok for row in self.rows)
             and all(map(self._close, self.losses))
         )
+
+    @property
+    def gradient_error(self) -> float:
+        """The worst of all parameters, as a part of the largest element of its gradient."""
+        return max((_part(row.gradient_error, row.gradient_scale) for row in self.rows), default=math.nan)
+
+    @property
+    def parameter_error(self) -> float:
+        """The worst after the steps, as a part of the parameter's largest element."""
+        return max((_part(row.parameter_error, row.parameter_scale) for row in self.rows), default=math.nan)
 
     def _close(self, pair: tuple[float, float]) -> bool:
         tolerance = HALF_LOSS_TOLERANCE if self.half else LOSS_TOLERANCE
@@ -129,26 +143,88 @@ def verify(
 
 
 def _verify(report: Report, model, loss_fn, batches, strategy, optimizer, options) -> None:
-    model = plain_module(model)
-    own = list(loss_fn.parameters()) if isinstance(loss_fn, nn.Module) else []
-    optimizer = optimizer or torch.optim.SGD([*model.parameters(), *own], lr=0.1)
-    report.parts = (strategy.num_replicas, strategy.num_microbatches) if strategy is not None else (1, 1)
-    dims = settled_dims(batches[0], options["batch_dims"], math.prod(report.parts), options["loss_reduction"])
-    options = {**options, "batch_dims": dims}
-    program = compile(model, loss_fn, batches[0], strategy=strategy, optimizer=optimizer, progress=False, **options)
+    truths = Truths(model, loss_fn, batches, optimizer, **options)
+    program = compile(
+        truths.model,
+        loss_fn,
+        batches[0],
+        strategy=strategy,
+        optimizer=truths.optimizer,
+        progress=False,
+        **truths.options(strategy),
+    )
+    compare(report, program, truths, strategy)
+
+
+def compare(report: Report, program: Program, truths: Truths, strategy: Strategy | None) -> None:
+    """Fills the report with what `program` does on the batches of `truths`, and closes it."""
     try:
-        make = _reference_maker(model, loss_fn, optimizer, report.parts, options)
-        report.coupled = _is_coupled(make, batches[0])
-        report.half = any(p.requires_grad and is_half(p) for p in [*model.parameters(), *own])
-        eager, exact = make(None if report.half else torch.float32, report.coupled), make(torch.float64, report.coupled)
-        gradients, wanted = program.gradients(batches[0]), exact.gradients(batches[0])
-        rounded = eager.gradients(batches[0]) if report.half else None
-        for batch in batches:
-            report.losses.append((program.step(batch).item(), exact.step(batch)))
-            eager.step(batch)
-        report.rows = _rows(gradients, wanted, rounded, program.state_dict(), eager.parameters(), exact.parameters())
+        truth = truths.of(strategy)
+        report.parts, report.coupled, report.half = parts_of(strategy), truth.coupled, truth.rounded is not None
+        gradients = program.gradients(truths.batches[0])
+        for batch, loss in zip(truths.batches, truth.losses, strict=True):
+            report.losses.append((program.step(batch).item(), loss))
+        report.rows = _rows(gradients, program.state_dict(), truth)
     finally:
         program.close()
+
+
+@dataclass(frozen=True)
+class Truth:
+    """What plain PyTorch gives in float64, and in float32 (or the model's own precision): gradients of the first batch, parameters after all.
+
+    `rounded`: gradients in half precision, None of other models.
+    """
+
+    coupled: bool
+    gradients: dict[str, torch.Tensor]
+    rounded: dict[str, torch.Tensor] | None
+    losses: list[float]
+    eager: dict[str, torch.Tensor]
+    exact: dict[str, torch.Tensor]
+
+
+class Truths:
+    """Plain PyTorch on some batches, run once for all strategies that divide the rows alike."""
+
+    def __init__(self, model, loss_fn, batches, optimizer, batch_dims=None, loss_reduction=None):
+        self.model = plain_module(model)
+        own = list(loss_fn.parameters()) if isinstance(loss_fn, nn.Module) else []
+        self.optimizer = optimizer or torch.optim.SGD([*self.model.parameters(), *own], lr=0.1)
+        self.batches = batches
+        self._loss_fn = loss_fn
+        self._half = any(p.requires_grad and is_half(p) for p in [*self.model.parameters(), *own])
+        self._batch_dims, self._reduction = batch_dims, loss_reduction
+        self._known: dict[tuple[int, int], Truth] = {}
+
+    def options(self, strategy: Strategy | None) -> dict[str, Any]:
+        """The options of `piper.compile` that say how batches are divided."""
+        dims = settled_dims(self.batches[0], self._batch_dims, math.prod(parts_of(strategy)), self._reduction)
+        return {"batch_dims": dims, "loss_reduction": self._reduction}
+
+    def of(self, strategy: Strategy | None) -> Truth:
+        """The truth for a strategy: where rows of the batch influence each other it depends on how they are divided."""
+        parts = parts_of(strategy)
+        if parts not in self._known:
+            self._known[parts] = self._run(parts, self.options(strategy))
+        return self._known[parts]
+
+    def _run(self, parts: tuple[int, int], options: dict[str, Any]) -> Truth:
+        make = _reference_maker(self.model, self._loss_fn, self.optimizer, parts, options)
+        coupled = _is_coupled(make, self.batches[0])
+        eager, exact = make(None if self._half else torch.float32, coupled), make(torch.float64, coupled)
+        gradients = exact.gradients(self.batches[0])
+        rounded = eager.gradients(self.batches[0]) if self._half else None
+        losses = []
+        for batch in self.batches:
+            losses.append(exact.step(batch))
+            eager.step(batch)
+        return Truth(coupled, gradients, rounded, losses, eager.parameters(), exact.parameters())
+
+
+def parts_of(strategy: Strategy | None) -> tuple[int, int]:
+    """Replicas, and microbatches of each."""
+    return (strategy.num_replicas, strategy.num_microbatches) if strategy is not None else (1, 1)
 
 
 def _reference_maker(model, loss_fn, optimizer, parts, options) -> Callable[[torch.dtype | None, bool], Reference]:
@@ -164,22 +240,28 @@ def _is_coupled(make: Callable[[torch.dtype, bool], Reference], batch: Any) -> b
     return any((whole[name] - divided[name]).abs().max().item() > 1e-9 * scale for name in whole)
 
 
-def _rows(gradients, wanted_gradients, rounded_gradients, parameters, eager, exact) -> list[Row]:
-    largest = max((value.abs().max().item() for value in wanted_gradients.values()), default=0.0)
+def _rows(gradients: dict[str, torch.Tensor], parameters: dict[str, torch.Tensor], truth: Truth) -> list[Row]:
+    largest = max((value.abs().max().item() for value in truth.gradients.values()), default=0.0)
+    eager_error = max((_distance(truth.eager[name], value) for name, value in truth.exact.items()), default=0.0)
     rows = []
-    for name, wanted in wanted_gradients.items():
+    for name, wanted in truth.gradients.items():
         scale = wanted.abs().max().item()
         # A gradient that is zero in exact arithmetic (a bias before batch norm) is rounding alone.
         scale = largest if scale <= 1e-9 * largest else scale
         error = _distance(gradients[name], wanted) if name in gradients else float("inf")
         gradient_allowed = GRADIENT_TOLERANCE * scale
-        if rounded_gradients is not None:
-            gradient_allowed += HALF_GRADIENT_FACTOR * _distance(rounded_gradients[name], wanted)
-        eager_error = _distance(eager[name], exact[name])
-        allowed = PARAMETER_FACTOR * eager_error + PARAMETER_FLOOR * exact[name].abs().max().item()
-        rows.append(Row(name, error, gradient_allowed, _distance(parameters[name], exact[name]), allowed))
+        if truth.rounded is not None:
+            gradient_allowed += HALF_GRADIENT_FACTOR * _distance(truth.rounded[name], wanted)
+        exact = truth.exact[name]
+        size = exact.abs().max().item()
+        allowed = PARAMETER_FACTOR * eager_error + PARAMETER_FLOOR * size
+        rows.append(Row(name, error, gradient_allowed, scale, _distance(parameters[name], exact), allowed, size))
     return rows
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
     return (a.double() - b.double()).abs().max().item() if a.numel() else 0.0
+
+
+def _part(error: float, scale: float) -> float:
+    return error / scale if scale else error

@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""`piper verify --all`: which compositions apply, and that one which differs is told."""
+
+import subprocess
+import sys
+
+import piper
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+TWO_STAGES = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    return model, nn.functional.mse_loss, [(torch.randn(6, 4), torch.randn(6, 2)) for _ in range(2)]
+"""
+# The model has two parts, which cannot be four stages.
+APPLY = {"gpipe", "1f1b", "zb_h1", "zb_h2", "dualpipe"}
+
+
+def verify(folder, *arguments):
+    command = [sys.executable, "-m", "piper.cli", "verify", "m.py", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300)
+
+
+def test_table_of_a_pipeline(tmp_path):
+    (tmp_path / "m.py").write_text(TWO_STAGES)
+    done = verify(tmp_path, "--all", "--mesh", "pp=2", "--microbatches", "3", "--steps", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+    _, *rows, summary = done.stdout.splitlines()
+    assert [row.split()[0] for row in rows] == piper.schedules.names()
+    assert {row.split()[0] for row in rows if row.endswith("ok")} == APPLY
+    reasons = {row.split()[0]: row for row in rows if "does not apply" in row}
+    assert "at most 2 stages" in reasons["zbv"] and "got 4" in reasons["zbv"]
+    assert summary == "5 of 5 equal to PyTorch, 5 do not apply"
+
+
+def test_exit_code_where_nothing_can_be_compiled(tmp_path):
+    (tmp_path / "m.py").write_text(
+        TWO_STAGES + "\ndef optimizer(model):\n    return torch.optim.RMSprop(model.parameters())\n"
+    )
+    done = verify(tmp_path, "--all", "--mesh", "dp=2")
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert done.stdout.count("FAILED") == 4 and "RMSprop" in done.stdout
+    done = verify(tmp_path, "--all", "--strategy", "s.json")
+    assert done.returncode == 2 and "--all: expected no --strategy beside it" in done.stderr
+
+
+def test_a_difference_is_told():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 2))
+    batches = [(torch.randn(6, 4), torch.randn(6, 2))]
+    results = piper.verify_all(model, F.mse_loss, batches, piper.Mesh(dp=2), microbatches=3)
+    first = next(results)
+    assert first.ok and str(first).endswith("ok") and (first.schedule, first.stages, first.zero) == ("", None, 0)
+    # From here on programs start elsewhere than PyTorch has.
+    with torch.no_grad():
+        model[0].weight.mul_(1.01)
+    rest = list(results)
+    assert [result.zero for result in rest] == [1, 2, 3]
+    assert not any(result.ok for result in rest) and all(str(result).endswith("DIFFERENT") for result in rest)
+
+
+class Marked(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Linear(4, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        with piper.annotate("stage"):
+            x = torch.tanh(self.a(x))
+        with piper.annotate("stage"):
+            return self.b(x)
+
+
+@pytest.mark.parametrize("annotate", [False, True], ids=["in-forward", "by-name"])
+def test_stages_of_the_model_itself(annotate):
+    torch.manual_seed(0)
+    model = Marked() if not annotate else nn.Sequential(*(nn.Linear(4, 4) for _ in range(4)))
+    outputs = 4 if annotate else 2
+    if annotate:
+        piper.annotate_modules(model, {"stage": [["0", "1", "2"], ["3"]]})
+    batches = [(torch.randn(8, 4), torch.randn(8, outputs))]
+    results = {r.schedule: r for r in piper.verify_all(model, F.mse_loss, batches, piper.Mesh(pp=2), microbatches=4)}
+    assert all(result.ok for result in results.values())
+    assert results["1f1b"].report is not None and results["1f1b"].stages == 2
+    if annotate:
+        assert results["zbv"].report is not None and results["zbv"].stages == 4
+        assert piper.annotations_of(model) == {"stage": [["0", "1", "2"], ["3"]]}
+    else:
+        assert results["zbv"].reason == "takes 4 stages, and the model's forward marks 2"
