@@ -106,6 +106,10 @@ def _all() -> list[Composition]:
                 microbatches=4,
             )
         )
+    # Backwards in two parts.
+    for schedule in ("zbv", "interleaved_zb"):
+        out.append(Composition(f"pp2-{schedule}-mb4", pp=2, schedule=schedule, microbatches=4, stages=4))
+    out.append(Composition("pp2dp2-dualpipe-zero2", pp=2, dp=2, schedule="dualpipe", microbatches=4, zero=2))
     out.append(Composition("dp2-rows7", dp=2, rows=7))
     out.append(Composition("dp2-rows7-zero3", dp=2, rows=7, zero=3))
     return out
