@@ -2,6 +2,7 @@
 //===- CheckMemory.cpp - no race, no overlap ------------------------------===//
 
 #include "passes/plan/Checks.h"
+#include "passes/plan/DataFlow.h"
 #include "passes/plan/Hazards.h"
 
 using namespace mlir;
@@ -39,8 +40,9 @@ static LogicalResult checkOperands(LaunchOp launch,
 }
 
 /// Every two accesses that conflict are ordered, over streams by events or by
-/// acknowledged messages.
-static LogicalResult checkRaces(EntryOp entry, const PlanTables &tables) {
+/// acknowledged messages, or by what other ranks answered.
+static LogicalResult checkRaces(EntryOp entry, const PlanTables &tables,
+                                RankOrder &order) {
   Clocks clocks(entry);
   Hazards hazards;
   int64_t ordinal = 0;
@@ -69,9 +71,10 @@ static LogicalResult checkRaces(EntryOp entry, const PlanTables &tables) {
     }
     Touch touch{action, clocks.getNext(action), ordinal++};
     for (const Touch &before : hazards.visit(accesses, touch)) {
-      if (clocks.isDone(before.done, action.getStreamAttr()))
-        continue;
       auto other = cast<ActionOpInterface>(before.action);
+      if (clocks.isDone(before.done, action.getStreamAttr()) ||
+          order.isOrdered(other, action))
+        continue;
       InFlightDiagnostic error =
           action->emitOpError("race: ")
           << getName(action) << " on " << action.getStreamAttr()
@@ -90,7 +93,8 @@ static bool overlap(BufferOp a, BufferOp b) {
          *b.getOffset() < *a.getOffset() + a.getBytes();
 }
 
-/// Walks through time with the buffers that are live.
+/// Walks through time with the buffers that are live. Where it is known who
+/// wrote what is read, a buffer may lie in a part of another that is not in use.
 static LogicalResult checkLifetimes(EntryOp entry, const PlanTables &tables) {
   auto buffers = llvm::to_vector(entry.getBody().front().getOps<BufferOp>());
   if (buffers.empty())
@@ -101,6 +105,7 @@ static LogicalResult checkLifetimes(EntryOp entry, const PlanTables &tables) {
   llvm::stable_sort(buffers, [](BufferOp a, BufferOp b) {
     return *a.getFirst() < *b.getFirst();
   });
+  bool isFlowKnown = entry->hasAttr(kResultsAttr);
   SmallVector<BufferOp> live;
   size_t next = 0;
   int64_t ordinal = 0;
@@ -112,7 +117,7 @@ static LogicalResult checkLifetimes(EntryOp entry, const PlanTables &tables) {
          next < buffers.size() && int64_t(*buffers[next].getFirst()) <= ordinal;
          ++next) {
       for (BufferOp other : live)
-        if (overlap(other, buffers[next])) {
+        if (!isFlowKnown && overlap(other, buffers[next])) {
           InFlightDiagnostic error =
               buffers[next].emitOpError("overlaps buffer ")
               << other.getNumber() << " while both are live";
@@ -136,8 +141,10 @@ static LogicalResult checkLifetimes(EntryOp entry, const PlanTables &tables) {
   return success();
 }
 
-LogicalResult piper::checkMemory(EntryOp entry, const PlanTables &tables) {
-  if (failed(checkLifetimes(entry, tables)))
+LogicalResult piper::checkMemory(EntryOp entry, const PlanTables &tables,
+                                 RankOrder &order) {
+  if (failed(checkLifetimes(entry, tables)) ||
+      failed(checkRaces(entry, tables, order)))
     return failure();
-  return checkRaces(entry, tables);
+  return checkDataFlow(entry, tables);
 }

@@ -2,6 +2,7 @@
 //===- CheckTraffic.cpp - messages and collectives meet -------------------===//
 
 #include "passes/plan/Checks.h"
+#include "passes/plan/DataFlow.h"
 #include "llvm/ADT/EquivalenceClasses.h"
 #include "llvm/ADT/Sequence.h"
 #include <queue>
@@ -82,6 +83,15 @@ Traffic::PerClass *Traffic::getPeer(PerClass &one, FlatSymbolRefAttr channel,
 // Matching
 //===----------------------------------------------------------------------===//
 
+/// Whether a receive gets the message that the graph says, where it is known.
+static bool isMessageOf(ActionOpInterface a, ActionOpInterface b) {
+  if (isa<PlanRecvOp>(*b))
+    std::swap(a, b);
+  auto sources = a->getAttrOfType<DenseI64ArrayAttr>(kSourcesAttr);
+  return !sources || sources.empty() || !b.getPositionAttr() ||
+         sources[0] == b.getPositionAttr().getInt();
+}
+
 LogicalResult Traffic::checkMessages(PerClass &one) {
   auto check = [&](auto &mine, unsigned peerSide, auto getTheirs,
                    StringRef counterpart) -> LogicalResult {
@@ -104,13 +114,17 @@ LogicalResult Traffic::checkMessages(PerClass &one) {
                << counterpart << " for message " << number << " of " << channel
                << " at " << describeRanks(one.ranks);
       ActionOpInterface other = peer->actions[theirs[number]];
-      if (action->getAttr("bytes") == other->getAttr("bytes") &&
-          action.getWhenAttr() == other.getWhenAttr())
+      bool isSame = action->getAttr("bytes") == other->getAttr("bytes") &&
+                    action.getWhenAttr() == other.getWhenAttr();
+      if (isSame && isMessageOf(action, other))
         continue;
-      InFlightDiagnostic error =
-          action->emitOpError("expected message ")
-          << number << " of " << channel
-          << " to have equal bytes and condition at both ends";
+      InFlightDiagnostic error = action->emitOpError("expected message ")
+                                 << number << " of " << channel
+                                 << (isSame
+                                         ? " to be the one that the receive "
+                                           "is for"
+                                         : " to have equal bytes and condition "
+                                           "at both ends");
       error.attachNote(other.getLoc())
           << "the other end: " << describe(other, peer->ranks);
       return error;
@@ -132,7 +146,9 @@ LogicalResult Traffic::checkMessages(PerClass &one) {
 static bool isSameCollective(Operation *a, Operation *b) {
   if (a->getName() != b->getName())
     return false;
-  for (StringRef name : {"type", "count", "reduction", "root", "when"})
+  // Members that stand at different operations of the graph would mix values.
+  for (StringRef name :
+       {"type", "count", "reduction", "root", "when", "position"})
     if (a->getAttr(name) != b->getAttr(name))
       return false;
   return true;

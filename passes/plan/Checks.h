@@ -4,7 +4,7 @@
 #ifndef PIPER_PASSES_PLAN_CHECKS_H
 #define PIPER_PASSES_PLAN_CHECKS_H
 
-#include "passes/plan/Accesses.h"
+#include "passes/plan/RankOrder.h"
 #include "llvm/ADT/MapVector.h"
 
 namespace piper {
@@ -47,9 +47,11 @@ private:
 };
 
 /// In one entry of one class: conflicting accesses are ordered, values in the
-/// arena are written before they are read, every access lies in a buffer that
-/// is live, and buffers that are live at the same time do not overlap.
-mlir::LogicalResult checkMemory(EntryOp entry, const PlanTables &tables);
+/// arena are written before they are read and are those that the graph says,
+/// every access lies in a buffer that is live, and buffers that are live at the
+/// same time do not overlap.
+mlir::LogicalResult checkMemory(EntryOp entry, const PlanTables &tables,
+                                RankOrder &order);
 
 } // namespace piper
 

@@ -2,6 +2,7 @@
 //===- LowerCommunication.cpp - transfers, collectives, updates -----------===//
 
 #include "mlir/Support/DebugStringHelper.h"
+#include "passes/plan/DataFlow.h"
 #include "passes/plan/GraphLowering.h"
 #include "passes/plan/Sizes.h"
 
@@ -92,7 +93,10 @@ LogicalResult GraphLowering::lowerRecv(RecvOp op, RankView &view) {
       cast<OpResult>(op.getResult()), held.bytes,
       isa<BundleType>(op.getResult().getType()) ? "saved" : "communication",
       view, site);
-  view.emit<PlanRecvOp>(site, held.address, held.bytes, channels.lookup(send));
+  auto action = view.emit<PlanRecvOp>(site, held.address, held.bytes,
+                                      channels.lookup(send));
+  action->setAttr(kSourcesAttr,
+                  view.builder.getDenseI64ArrayAttr({positions.lookup(send)}));
   produce(op.getResult(), held, view, site);
   return success();
 }

@@ -2,6 +2,7 @@
 //===- Partition.cpp - one plan per class of ranks ------------------------===//
 
 #include "passes/Passes.h"
+#include "passes/plan/DataFlow.h"
 #include "passes/plan/GraphLowering.h"
 #include "passes/plan/Sizes.h"
 #include <map>
@@ -164,6 +165,10 @@ LogicalResult Partition::partition(ModuleOp module) {
     createStreams(context, plan, streams[i].getArrayRef());
     createOutputs(context, names[i]);
   }
+  PlanTables tables(module);
+  for (PlanOp plan : plans)
+    for (auto entry : plan.getBody().front().getOps<EntryOp>())
+      annotateDataFlow(entry, tables);
   for (GraphOp graph : graphs)
     graph.erase();
   module->setAttr("piper.flags", builder.getStrArrayAttr(

@@ -37,6 +37,7 @@ LogicalResult VerifyPlanned::verify(ModuleOp module) {
     for (auto entry : plan.getBody().front().getOps<EntryOp>())
       entries[entry.getNameAttr()].push_back(entry);
   for (auto &[name, ofClasses] : entries) {
+    RankOrder order(ofClasses, tables);
     for (EntryOp entry : ofClasses) {
       bool isAccessKnown = true;
       for (auto launch : entry.getBody().front().getOps<LaunchOp>()) {
@@ -50,7 +51,7 @@ LogicalResult VerifyPlanned::verify(ModuleOp module) {
             kernel.getAccess().size() == kernel.getPointerBytes().size();
       }
       // A plan file does not tell what kernels read and write.
-      if (isAccessKnown && failed(checkMemory(entry, tables)))
+      if (isAccessKnown && failed(checkMemory(entry, tables, order)))
         return failure();
     }
     Traffic traffic(ofClasses, tables);
