@@ -54,7 +54,8 @@ class Composition:
         if self.report is None:
             return f"{start}  does not apply: {self.reason}"
         if self.report.error:
-            return f"{start}  FAILED: {self.report.error}"
+            # `piper.verify` with this strategy alone gives the rest.
+            return f"{start}  FAILED: {self.report.error.splitlines()[0]}"
         return (
             f"{start}  {self.report.gradient_error:14.1e}  {self.report.parameter_error:15.1e}  {self.seconds:7.1f}"
             f"  {'ok' if self.ok else 'DIFFERENT'}"

@@ -105,7 +105,7 @@ def test_stage_without_trainable_parameters(schedule: str, frozen: str):
 
 
 @MESHES
-@pytest.mark.parametrize("schedule", ["zb_h1", "zbv"])
+@pytest.mark.parametrize("schedule", ["zb_h1", "zbv", "dualpipev"])
 @pytest.mark.filterwarnings("ignore::piper.CoupledRowsWarning")
 def test_batch_norm(schedule: str, axes: dict):
     """Every microbatch moves the statistics once, in order, though its weight gradients come later."""
@@ -130,3 +130,13 @@ def test_batch_norm(schedule: str, axes: dict):
     for name, value in buffers.items():
         assert torch.allclose(state[name].double(), value.double(), rtol=1e-5, atol=1e-7), name
     program.close()
+
+
+@pytest.mark.filterwarnings("ignore::piper.CoupledRowsWarning")
+def test_buffers_of_two_copies_are_refused():
+    """Microbatches move a buffer in order, and DualPipe runs them from both ends at once."""
+    model = cases.NormalizedModel()
+    batch = torch.randn(48, 4), torch.randn(48, 2)
+    parts = [["a", "norm_a"], ["b", "norm_b", "c"]]
+    with pytest.raises(piper.PiperError, match="an order that agrees with the data, got a cycle"):
+        compiled(model, cases.mean_squared, batch, parts, "dualpipe", PP2)
