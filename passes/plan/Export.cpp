@@ -390,11 +390,17 @@ LogicalResult Exporter::exportBuffers(EntryOp op, const Places &places,
     if (first >= places.size() || last >= places.size())
       return buffer.emitOpError("expected a lifetime within ")
              << places.size() << " actions, got " << first << " to " << last;
+    auto [begin, end] = std::pair(places[first], places[last]);
+    // Of a plan that was imported, whose actions have another order now.
+    if (auto known = buffer->getAttrOfType<DenseI64ArrayAttr>("places");
+        known && known.size() == 4) {
+      begin = {uint32_t(known[0]), uint64_t(known[1])};
+      end = {uint32_t(known[2]), uint64_t(known[3])};
+    }
     rankClass.buffers.push_back(
         {buffer.getLabel().str(), buffer.getKind().str(),
          uint64_t(*buffer.getOffset()), uint64_t(buffer.getBytes()), first,
-         last, places[first].first, places[last].first, places[first].second,
-         places[last].second});
+         last, begin.first, end.first, begin.second, end.second});
   }
   return success();
 }

@@ -211,12 +211,19 @@ void Importer::importEntry(StringRef name, const plan::RankClass &rankClass,
   OpBuilder::InsertionGuard guard(builder);
   builder.setInsertionPointToStart(&entry.getBody().emplaceBlock());
   if (name == "step")
-    for (auto [number, buffer] : llvm::enumerate(rankClass.buffers))
-      BufferOp::create(builder, loc, integer(number),
-                       builder.getStringAttr(buffer.label),
-                       builder.getStringAttr(buffer.kind),
-                       integer(buffer.bytes), integer(buffer.offset),
-                       integer(buffer.firstAction), integer(buffer.lastAction));
+    for (auto [number, buffer] : llvm::enumerate(rankClass.buffers)) {
+      auto op = BufferOp::create(
+          builder, loc, integer(number), builder.getStringAttr(buffer.label),
+          builder.getStringAttr(buffer.kind), integer(buffer.bytes),
+          integer(buffer.offset), integer(buffer.firstAction),
+          integer(buffer.lastAction));
+      // Lifetimes count in the exporter's order, which the file doesn't tell.
+      op->setAttr("places", builder.getDenseI64ArrayAttr(
+                                {int64_t(buffer.firstStream),
+                                 int64_t(buffer.firstIndex),
+                                 int64_t(buffer.lastStream),
+                                 int64_t(buffer.lastIndex)}));
+    }
   SmallVector<size_t> next(lists.size(), 0);
   llvm::DenseSet<uint64_t> recorded;
   for (bool progress = true; progress;) {

@@ -60,6 +60,7 @@ def VerifyPlanned : Pass<"piper-verify-planned", "::mlir::ModuleOp"> {
   let description = [{
     Over all classes: stream order, events, messages, releases and collectives (a meeting of all members) have no cycle, for sends that wait for their receiver and for sends that don't; each communicator
     sees one order; each receive meets its send. In each class: conflicting accesses are ordered, buffers that share memory are live at different times, values are written before they are read.
+    Where partition has noted who wrote what an action reads (`sources`, `results`), that is still so.
     Sets `piper.phase` to "planned".
   }];
 }
