@@ -175,7 +175,7 @@ class Lowering:
         replies = self._threads.map(lambda entry: self._request(entry[0]), suspects.values())
         for (operation, sources), reply in zip(suspects.values(), replies, strict=True):
             if isinstance(reply, _Failure):
-                how = "crashes torch-mlir" if reply.crashed else "has no lowering"
+                how = f"crashes torch-mlir ({reply.message})" if reply.crashed else "has no lowering"
                 for source in sources:
                     line = f"{source or 'unknown line'}: '{operation.steps[0].target}' {how}"
                     guilty[line] = guilty.get(line, 0) + 1
