@@ -126,6 +126,7 @@ def verify(
 
 @app.command()
 def simulate(
+    context: typer.Context,
     file: Annotated[
         Optional[Path],  # noqa: UP045
         typer.Argument(
@@ -161,7 +162,10 @@ def simulate(
     from . import schedules
     from .errors import UsageError
 
+    if file is not None:
+        _refuse_beside(context, file, ["schedule", "ranks", "microbatches", "stages"])
     if file is not None and file.is_dir():
+        _refuse_beside(context, file, ["transfer", "transfers", "csv"])
         found = _simulate_program(file, profile, costs, latency)
         if output is not None:
             found.save(output)
@@ -180,6 +184,16 @@ def simulate(
         _say(json_text.dumps(result.to_json(), indent=2))
     else:
         _say(f"{result}\n{result.timeline()}".rstrip("\n"))
+
+
+def _refuse_beside(context: typer.Context, file: Path, names: list[str]) -> None:
+    """Options that the file answers itself would be passed over in silence."""
+    from .errors import UsageError
+
+    for name in names:
+        source = context.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            raise UsageError(f"--{name} has no meaning beside {file}")
 
 
 def _simulate_program(folder: Path, profile: Path | None, costs: str, latency: float) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 
 from . import filters
 from .errors import UsageError, short
-from .files import write_whole
+from .files import path_of, write_whole
 from .filters import Filter
 from .mesh import Mesh
 from .mlir_text import quoted
@@ -167,6 +167,8 @@ class Strategy:
 
     mesh: Mesh
     directives: list[Directive] = field(default_factory=list)
+    #: How many stages the schedule has that wrote the directives, where one did.
+    stages: int | None = field(default=None, compare=False, repr=False)
 
     def split(self, filter: Mapping, dim_name: str, num_microbatches: int) -> Strategy:
         """Runs what `filter` matches once per microbatch; the copies carry the tag `dim_name`."""
@@ -272,6 +274,9 @@ class Strategy:
         splits = [item for item in self.directives if isinstance(item, Split)]
         if len(splits) > 1:
             raise UsageError(f"split: expected at most one in a strategy, got {len(splits)}")
+        stages = max(tags.get("stage", ()), default=-1) + 1
+        if self.stages is not None and stages and stages != self.stages:
+            raise UsageError(f"expected a model of {self.stages} stages, as many as the schedule has, got {stages}")
         known = {**tags, **{item.dim_name: range(item.num_microbatches) for item in splits}}
         for item in self.directives:
             where = f"{item.where}: {item.op}" if item.where else item.op
@@ -289,7 +294,7 @@ class Strategy:
         """Writes the directives as JSON, one object each; the mesh is not part of the file."""
         text = json.dumps([item.to_json() for item in self.directives], indent=2) + "\n"
         try:
-            write_whole(path, text)
+            write_whole(path_of(path), text)
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
@@ -309,7 +314,7 @@ class Strategy:
         order only: `zero` and `bucket_size` are those of `strategies.pipeline`, and where `microbatches` is given the file must have as
         many.
         """
-        if os.fspath(path).lower().endswith(".csv"):
+        if path_of(path).name.lower().endswith(".csv"):
             from . import schedules, strategies
 
             schedule = schedules.load(path)

@@ -8,6 +8,15 @@ import os
 import tempfile
 from pathlib import Path
 
+from .errors import UsageError, short
+
+
+def path_of(path: object) -> Path:
+    """What a user gave as a path; raises UsageError for what is none: `open` would take 1 for the standard output."""
+    if not isinstance(path, (str, os.PathLike)) or not os.fspath(path):
+        raise UsageError(f"expected a path, got {short(path)}")
+    return Path(os.fsdecode(path))
+
 
 def write_whole(path: str | os.PathLike, data: str | bytes) -> None:
     """Writes a file beside its place and renames it there. Raises OSError; then an earlier file is as it was."""

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import ProgramError
+from .files import path_of
 
 FORMAT, VERSION = "piper program", 1
 _MANIFEST = "manifest.json"
@@ -64,7 +65,7 @@ def check_writable(path: str | os.PathLike) -> None:
 def _prepare(path: str | os.PathLike) -> tuple[Path, Path]:
     """The folder that is meant, and a new one beside it."""
     # Where the path is a link, the folder is what it points to.
-    target = Path(os.path.realpath(path))
+    target = Path(os.path.realpath(path_of(path)))
     if os.path.lexists(target) and not (target / _MANIFEST).is_file():
         raise ProgramError(f"{path}: exists and is not a program folder")
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +87,7 @@ def read(path: str | os.PathLike, large: Collection[str] = ()) -> tuple[dict[str
 
     Raises ProgramError that names the file at fault.
     """
-    folder = Path(path)
+    folder = path_of(path)
     try:
         manifest = json.loads(_regular(folder / _MANIFEST).read_text(encoding="utf-8"))
         digest = _manifest_digest(manifest) if isinstance(manifest, dict) else ""

@@ -9,9 +9,9 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 
 from . import _runtime
-from .errors import ProgramError, UsageError
+from .errors import ProgramError, UsageError, short
 from .execution import Span
-from .files import write_whole
+from .files import path_of, write_whole
 from .rehearsal import DelayDevice
 
 #: Flags of a training step with update.
@@ -57,6 +57,8 @@ class Simulation:
     """
 
     def __init__(self, plan: bytes, costs: DelayDevice, entry: str = "step", flags: Iterable[str] = STEP):
+        if not isinstance(costs, DelayDevice):
+            raise UsageError(f"expected costs in a piper.DelayDevice or a piper.MachineProfile, got {short(costs)}")
         try:
             parsed = _runtime.Plan.parse(plan)
         except ValueError as error:
@@ -134,14 +136,19 @@ class Simulation:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes a picture (.svg, .png or .pdf: one row per stream of each rank), or `to_json` (.json)."""
-        path = os.fspath(path)
-        if path.endswith(".json"):
-            write_whole(path, json.dumps(self.to_json(), indent=1) + "\n")
-            return
-        from .view.timeline import draw
+        file = path_of(path)
+        if file.suffix not in (".json", ".svg", ".png", ".pdf"):
+            raise UsageError(f"{file}: expected a file named .svg, .png, .pdf or .json")
+        try:
+            if file.suffix == ".json":
+                write_whole(file, json.dumps(self.to_json(), indent=1) + "\n")
+                return
+            from .view.timeline import draw
 
-        curves = {item.rank: self.memory(item.rank) for item in self.ranks} if self._entry == "step" else {}
-        draw(path, self.spans, f"{self.makespan * 1e3:.4g} ms", curves)
+            curves = {item.rank: self.memory(item.rank) for item in self.ranks} if self._entry == "step" else {}
+            draw(file, self.spans, f"{self.makespan * 1e3:.4g} ms", curves)
+        except OSError as error:
+            raise UsageError(f"{file}: cannot be written: {error.strerror}") from None
 
     def timeline(self, width: int = _WIDTH) -> str:
         """One line per rank over time: the microbatch of the kernel that runs, in lower case letters beyond 9; a dot where none does."""

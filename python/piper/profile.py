@@ -9,13 +9,12 @@ import os
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import _runtime
 from .errors import UsageError
-from .files import write_whole
-from .rehearsal import DelayDevice
+from .files import path_of, write_whole
+from .rehearsal import DelayDevice, numbers
 
 if TYPE_CHECKING:
     from .execution import Span
@@ -42,19 +41,27 @@ class MachineProfile:
 
     def save(self, path: str | os.PathLike) -> None:
         """Writes it as JSON."""
-        write_whole(path, json.dumps(asdict(self), indent=1) + "\n")
+        try:
+            write_whole(path_of(path), json.dumps(asdict(self), indent=1) + "\n")
+        except OSError as error:
+            raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike) -> MachineProfile:
         """Reads what `save` wrote. Raises UsageError for anything else."""
+        file = path_of(path)
         try:
-            given = json.loads(Path(path).read_text())
+            given = json.loads(file.read_text())
             if not isinstance(given, dict) or not set(given) <= set(cls.__dataclass_fields__):
                 raise ValueError(f"expected the fields {', '.join(cls.__dataclass_fields__)}")
-            return cls(**given)
+            profile = cls(**given)
+            profile._check()
+            return profile
         except OSError as error:
             raise UsageError(f"{path}: {error.strerror}") from None
-        except ValueError as error:
+        except RecursionError:
+            raise UsageError(f"{path}: expected a profile, got JSON of too many levels") from None
+        except (UsageError, ValueError) as error:
             raise UsageError(f"{path}: {error}") from None
 
     def costs(self, work: Mapping[str, float]) -> DelayDevice:
@@ -62,6 +69,7 @@ class MachineProfile:
 
         Raises UsageError where a kernel was not recorded and none of its pass was, so that nothing tells what it takes.
         """
+        self._check()
         kernels = {}
         for name, amount in work.items():
             if name in self.kernels:
@@ -72,6 +80,10 @@ class MachineProfile:
                 raise UsageError(f"kernel '{name}': neither it nor another {_kind(name)} was recorded")
             kernels[name] = rate * amount
         return DelayDevice(kernels, self.links, self.memory_bandwidth)
+
+    def _check(self) -> None:
+        DelayDevice(self.kernels, self.links, self.memory_bandwidth).costs()
+        numbers("rates", self.rates)
 
 
 def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]], entry: str = "step") -> MachineProfile:

@@ -186,15 +186,18 @@ class Program:
 
         Raises UsageError for costs that make no sense, or that say nothing of one of the program's kernels.
         """
-        return Simulation(self._plan, costs.costs(self._work()) if isinstance(costs, MachineProfile) else costs, entry)
+        if isinstance(costs, MachineProfile):
+            costs = costs.costs(self._work())
+        return Simulation(self._plan, costs, entry)
 
     def profile(self, batches: Iterable[Any]) -> MachineProfile:
         """Takes one training step per batch and records what kernels and links take. The first step, in which memory is touched first, is not counted."""
-        traces = []
-        for batch in batches:
-            traces.append(self.trace(batch)[1])
-        if len(traces) < 2:
-            raise UsageError(f"expected at least two batches to record costs, got {len(traces)}")
+        # Known before the first step: a refusal must not train.
+        batches = list(batches) if isinstance(batches, Iterable) else batches
+        if not isinstance(batches, list) or len(batches) < 2:
+            got = len(batches) if isinstance(batches, list) else type(batches).__name__
+            raise UsageError(f"expected at least two batches to record costs, got {got}")
+        traces = [self.trace(batch)[1] for batch in batches]
         return profile.record(self._plan, self._work(), traces[1:])
 
     def _work(self) -> dict[str, float]:

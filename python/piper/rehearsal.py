@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from numbers import Real
 
 from . import _runtime
-from .errors import UsageError
+from .errors import UsageError, short
 from .execution import Execution, RankStats, Span
 
 _LINK_FIELDS = {"latency": 0.0, "bandwidth": math.inf}
@@ -34,11 +34,11 @@ class DelayDevice:
 
     def costs(self) -> _runtime.DelayCosts:
         """The same as the runtime takes it. Raises UsageError if a field is not what it should be."""
-        kernels = [(pattern, _number(f"kernels[{pattern!r}]", value)) for pattern, value in self.kernels.items()]
+        kernels = list(numbers("kernels", self.kernels).items())
         links = []
-        for pattern, link in self.links.items():
+        for pattern, link in _patterns("links", self.links).items():
             if not isinstance(link, Mapping) or not set(link) <= set(_LINK_FIELDS):
-                raise UsageError(f"links[{pattern!r}]: expected latency and bandwidth, got {link!r}")
+                raise UsageError(f"links[{pattern!r}]: expected latency and bandwidth, got {short(link)}")
             values = _LINK_FIELDS | dict(link)
             links.append((pattern, *(_number(f"links[{pattern!r}][{name!r}]", values[name]) for name in _LINK_FIELDS)))
         memory = math.inf if self.memory_bandwidth is None else _number("memory_bandwidth", self.memory_bandwidth)
@@ -52,6 +52,8 @@ class Rehearsal:
     """
 
     def __init__(self, plan: bytes, device: DelayDevice):
+        if not isinstance(device, DelayDevice):
+            raise UsageError(f"expected a piper.DelayDevice, got {short(device)}")
         self._execution = Execution(plan, {}, device=device)
 
     def run(self, entry: str = "step", flags: Iterable[str] = ("fresh", "reduce", "update", "buffers")) -> float:
@@ -83,7 +85,22 @@ class Rehearsal:
         self.close()
 
 
+def numbers(name: str, given: object) -> dict[str, float]:
+    """Seconds, or other numbers from 0, by pattern or name. Raises UsageError for anything else."""
+    return {key: _number(f"{name}[{key!r}]", value) for key, value in _patterns(name, given).items()}
+
+
+def _patterns(name: str, given: object) -> Mapping:
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        raise UsageError(f"{name}: expected a dictionary whose keys are text, got {short(given)}")
+    return given
+
+
 def _number(name: str, value: object) -> float:
-    if not isinstance(value, Real) or isinstance(value, bool) or math.isnan(value) or value < 0:
-        raise UsageError(f"{name}: expected a number from 0, got {value!r}")
-    return float(value)
+    try:
+        number = float(value) if isinstance(value, Real) and not isinstance(value, bool) else math.nan
+    except OverflowError:
+        raise UsageError(f"{name}: expected a number that a float holds, got {short(value)}") from None
+    if math.isnan(number) or number < 0:
+        raise UsageError(f"{name}: expected a number from 0, got {short(value)}")
+    return number

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 
 from .errors import UsageError
-from .files import write_whole
+from .files import path_of, write_whole
 from .simulation import Simulation, run
 
 # (stage, microbatch, pass)
@@ -95,12 +95,15 @@ class Schedule:
     def save(self, path: str | os.PathLike) -> None:
         """Writes `csv()` to a file."""
         try:
-            write_whole(path, self.csv())
+            write_whole(path_of(path), self.csv())
         except OSError as error:
             raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schedule) and self.rows() == other.rows()
+
+    def __repr__(self) -> str:
+        return f"<{self.name}: {self.stages} stages on {self.ranks} ranks, {self.microbatches} microbatches>"
 
     def __str__(self) -> str:
         return str(self._table)
@@ -163,7 +166,7 @@ def load(path: str | os.PathLike) -> Schedule:
     Raises UsageError that shows the row, the column and what is wrong there.
     """
     try:
-        with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        with open(path_of(path), encoding="utf-8", errors="replace", newline="") as file:
             text = file.read()
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None

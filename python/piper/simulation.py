@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from .errors import UsageError
+from .errors import UsageError, short
 
 if TYPE_CHECKING:
     from .schedules import Schedule
@@ -90,8 +90,8 @@ def run(
     try:
         times = table.simulate(
             [tuple(entry[name] for name in "FBIW") for entry in stages],
-            float(latency),
-            float(transfer),
+            as_float(latency, "as latency"),
+            as_float(transfer, "as transfer"),
             bool(sends_wait),
         )
     except (TypeError, ValueError) as error:
@@ -100,12 +100,20 @@ def run(
 
 
 def _complete(costs: Mapping[str, float]) -> dict[str, float]:
-    for name, value in costs.items():
+    for name in costs:
         if name not in UNIT_COSTS:
             raise UsageError(f"expected costs of {', '.join(UNIT_COSTS)}, got one of {name!r}")
-        if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise UsageError(f"expected a number as cost of {name}, got {value!r}")
-    return {**UNIT_COSTS, **{name: float(value) for name, value in costs.items()}}
+    return {**UNIT_COSTS, **{name: as_float(value, f"as cost of {name}") for name, value in costs.items()}}
+
+
+def as_float(value: object, what: str) -> float:
+    """A number that a user gave; text and truth values are none, nor is an integer beyond floats."""
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        raise UsageError(f"expected a number {what}, got {short(value)}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise UsageError(f"expected a number {what} up to 1e18, got {short(value)}") from None
 
 
 def _print(action: tuple[int, str, int]) -> str:

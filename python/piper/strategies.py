@@ -32,6 +32,7 @@ def pipeline(
     count = table.microbatches if table else 1 if microbatches is None else microbatches
     strategy = Strategy(mesh).split({}, dim_name="MB", num_microbatches=count)
     places = _places(table) if table else _looped(mesh, stages)
+    strategy.stages = len({filter["stage"] for filter, _ in places})
     for filter, rank in places:
         strategy.place(filter, devices={"pp": rank})
     if mesh.size > mesh.shape["pp"]:

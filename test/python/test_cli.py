@@ -50,6 +50,7 @@ def run(*arguments, cwd):
         ("0F0,0Q1,0B0", ["simulate", "s.csv"], "s.csv: row 1, column 2: expected an action such as 2F0"),
         ("0F0,0B0", ["simulate", "s.csv", "--costs", "F"], "--costs: expected times such as F=1,B=2,I=1,W=1, got 'F'"),
         (None, ["simulate", "--schedule", "dualpipe", "--ranks", "3"], "got 3; the nearest are 2 and 4"),
+        ("0F0,0B0", ["simulate", "s.csv", "--ranks", "3"], "--ranks has no meaning beside s.csv"),
         (None, ["simulate", "--latency", "-1"], "expected costs from 0 to 1e18, got -1"),
     ],
 )

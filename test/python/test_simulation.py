@@ -146,8 +146,18 @@ def test_profiles():
         assert set(profile.kernels) <= set(program._kernels) and all(v >= 0 for v in profile.kernels.values())
         launches = [span for span in own.spans if span.opcode == "launch"]
         assert sum(span.end - span.start for span in launches) == pytest.approx(sum(item.busy for item in own.ranks))
-        with pytest.raises(piper.UsageError, match="at least two batches"):
-            program.profile(batches[:1])
+        before = program.state_dict()
+        for refused in (batches[:1], iter(batches[:1]), None):
+            with pytest.raises(piper.UsageError, match="at least two batches"):
+                program.profile(refused)
+        assert all(torch.equal(value, before[name]) for name, value in program.state_dict().items())
+        for refused in (None, {"F *": 1}, "costs.json"):
+            with pytest.raises(
+                piper.UsageError, match="expected costs in a piper.DelayDevice or a piper.MachineProfile"
+            ):
+                program.simulate(refused)
+        with pytest.raises(piper.UsageError, match="expected a piper.DelayDevice, got None"):
+            program.rehearse(None)
     finally:
         program.close()
     divided = piper.strategies.pipeline(piper.Mesh(pp=2), schedule="zb_h1", microbatches=4)
@@ -179,6 +189,26 @@ def test_profiles_are_files(tmp_path):
         piper.MachineProfile.load(tmp_path / "none.json")
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('{"kernels": 5}', "kernels: expected a dictionary whose keys are text, got 5"),
+        ('{"kernels": {"F_1": -1}}', "kernels['F_1']: expected a number from 0, got -1"),
+        ('{"rates": [1]}', "rates: expected a dictionary whose keys are text, got [1]"),
+        ('{"rates": {"F": "fast"}}', "rates['F']: expected a number from 0, got 'fast'"),
+        ('{"rates": {"F": 1%s}}' % ("0" * 400), "rates['F']: expected a number that a float holds, got 1000"),
+        ('{"links": []}', "links: expected a dictionary whose keys are text, got []"),
+        ('{"memory_bandwidth": true}', "memory_bandwidth: expected a number from 0, got True"),
+        ("[" * 100000, "JSON of too many levels"),
+    ],
+)
+def test_profiles_that_are_none(tmp_path, text, message):
+    (tmp_path / "p.json").write_text(text)
+    with pytest.raises(piper.UsageError, match=re.escape(message)) as caught:
+        piper.MachineProfile.load(tmp_path / "p.json")
+    assert str(caught.value).startswith(f"{tmp_path / 'p.json'}: ")
+
+
 def test_command_line(tmp_path):
     program = compile_1f1b(2, 1, 4)
     program.save(tmp_path / "program")
@@ -187,7 +217,7 @@ def test_command_line(tmp_path):
     (tmp_path / "costs.json").write_text(json.dumps({"kernels": {"F *_block=*": 0.01, "B *_block=*": 0.02}}))
 
     def run(*arguments):
-        command = [sys.executable, "-m", "piper.cli", "simulate", *arguments]
+        command = [sys.executable, "-m", "piper", "simulate", *arguments]
         return subprocess.run(command, capture_output=True, text=True, cwd=tmp_path, timeout=120)
 
     done = run("program", "--profile", "costs.json", "-o", "picture.svg")
@@ -200,6 +230,10 @@ def test_command_line(tmp_path):
     for arguments, message in (
         (["program", "--profile", "none.json"], "none.json: No such file"),
         (["program", "--profile", "wrong.json"], "wrong.json: .*unexpected keyword argument 'speed'"),
+        (["program", "-o", "picture.xyz"], "picture.xyz: expected a file named .svg, .png, .pdf or .json"),
+        (["program", "-o", "none/picture.svg"], "none/picture.svg: cannot be written: No such file"),
+        (["program", "--csv"], "--csv has no meaning beside program"),
+        (["program", "--schedule", "zbv"], "--schedule has no meaning beside program"),
         (["--profile", "costs.json"], "--profile and --output are for the folder of a compiled program"),
     ):
         done = run(*arguments)

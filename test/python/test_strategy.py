@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Meshes, directives and ready-made strategies."""
 
+import functools
 import json
 import os
 
 import piper
 import pytest
-from piper import schedules
+from piper import folder, schedules
 
 
 def test_ranks_are_row_major():
@@ -94,7 +95,7 @@ def test_directives_without_a_pass_are_refused_when_compiled(method, arguments):
 
 def test_indices_that_nothing_has_are_refused():
     strategy = piper.strategies.pipeline(piper.Mesh(pp=3), microbatches=2)
-    with pytest.raises(piper.UsageError, match="place: expected 'stage' to be 0 to 1, got 2"):
+    with pytest.raises(piper.UsageError, match="expected a model of 3 stages, as many as the schedule has, got 2"):
         strategy.check({"stage": {0, 1}})
     strategy = piper.Strategy(piper.Mesh(pp=2)).split({}, "MB", 2).order([{"MB": 1}, {"MB": 2}])
     with pytest.raises(piper.UsageError, match="order: expected 'MB' to be 0 to 1, got 2"):
@@ -290,6 +291,36 @@ def test_pipelines_that_cannot_be_are_refused(arguments, message):
     with pytest.raises(piper.UsageError) as error:
         piper.strategies.pipeline(piper.Mesh(pp=2), **arguments)
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "ranks", "stages", "found"),
+    [("1f1b", 2, 2, 4), ("dualpipe", 2, 2, 4), ("zbv", 2, 4, 2), (None, 2, 2, 3)],
+)
+def test_a_model_of_another_number_of_stages(schedule, ranks, stages, found):
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=ranks), schedule, microbatches=2)
+    strategy.check({"stage": set(range(stages))})
+    with pytest.raises(piper.UsageError, match=f"expected a model of {stages} stages, .*, got {found}"):
+        strategy.check({"stage": set(range(found))})
+
+
+@pytest.mark.parametrize("path", [None, 1, "", ["s.json"]])
+def test_what_is_no_path(path):
+    """Above all not 1, which Python's own `open` takes for the standard output."""
+    schedule = piper.schedules.build("gpipe", 2, 2)
+    for use in (
+        piper.Strategy.load,
+        piper.Strategy(piper.Mesh(pp=2)).save,
+        piper.schedules.load,
+        schedule.save,
+        piper.MachineProfile.load,
+        piper.load,
+        functools.partial(folder.write, description={}, files={}),
+        piper.MachineProfile().save,
+    ):
+        with pytest.raises(piper.UsageError, match="expected a path, got"):
+            use(path)
+    assert repr(schedule) == "<gpipe: 2 stages on 2 ranks, 2 microbatches>"
 
 
 def test_what_overlaps_is_one_group():

@@ -135,6 +135,7 @@ def test_simulation_as_json():
     [
         ({"X": 1}, "expected costs of F, B, I, W, got one of 'X'"),
         ({"F": "a"}, "expected a number as cost of F, got 'a'"),
+        ({"F": 10**400}, "expected a number as cost of F up to 1e18, got 1000"),
         ({"F": float("nan")}, "expected costs from 0 to 1e18, got nan"),
         (3, "expected costs such as {'F': 1, 'B': 2}, for all stages or each of them, got 3"),
         ([1, 2], "expected costs such as {'F': 1, 'B': 2}, for all stages or each of them, got [1, 2]"),
