@@ -1,13 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Meshes, directives and ready-made strategies."""
 
-import functools
 import json
 import os
 
 import piper
 import pytest
-from piper import folder, schedules
+from piper import schedules
 
 
 def test_ranks_are_row_major():
@@ -315,7 +314,6 @@ def test_what_is_no_path(path):
         schedule.save,
         piper.MachineProfile.load,
         piper.load,
-        functools.partial(folder.write, description={}, files={}),
         piper.MachineProfile().save,
     ):
         with pytest.raises(piper.UsageError, match="expected a path, got"):
