@@ -176,6 +176,7 @@ class Lowering:
         for (operation, sources), reply in zip(suspects.values(), replies, strict=True):
             if isinstance(reply, _Failure):
                 how = f"crashes torch-mlir ({reply.message})" if reply.crashed else "has no lowering"
+                how += _of_several_dtypes(operation)
                 for source in sources:
                     line = f"{source or 'unknown line'}: '{operation.steps[0].target}' {how}"
                     guilty[line] = guilty.get(line, 0) + 1
@@ -183,6 +184,12 @@ class Lowering:
             return f"a function of the model can't be lowered: {first.message} ({_sources(failed[0])})"
         listed = (line + (f" ({count} times)" if count > 1 else "") for line, count in guilty.items())
         return "operations that can't be imported:\n  " + "\n  ".join(listed)
+
+
+def _of_several_dtypes(flat: FlatGraph) -> str:
+    """What most often is wrong then: a batch of float32 for a model of bf16, which torch itself would refuse."""
+    found = sorted({str(spec.dtype) for spec in flat.inputs if spec.dtype.is_floating_point})
+    return f" for {' beside '.join(found)}: the model and the batch should have one dtype" if len(found) > 1 else ""
 
 
 def _sources(flat: FlatGraph) -> str:

@@ -182,6 +182,16 @@ def test_no_one_hot_over_the_vocabulary():
     assert sorted(set(symbols)) == ["attention_backward", "attention_forward", "embedding_backward"]
 
 
+def test_a_batch_of_another_dtype_is_told(lowering):
+    """Torch's own error for it, "mat1 and mat2 must have the same dtype", does not come where only shapes are traced."""
+    model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)).bfloat16()
+    imported = import_model(model, zoo.squared, zoo.regression((4,), (4,)))
+    with pytest.raises(
+        ImporterError, match="has no lowering for torch.bfloat16 beside torch.float32: the model and the"
+    ):
+        lower_program([imported], lowering)
+
+
 def test_every_missing_operation_is_named_with_its_line(lowering):
     model = nn.Sequential(nn.Linear(4, 4))
 
