@@ -94,7 +94,8 @@ static bool overlap(BufferOp a, BufferOp b) {
 }
 
 /// Walks through time with the buffers that are live. Where it is known who
-/// wrote what is read, a buffer may lie in a part of another that is not in use.
+/// wrote what is read, a buffer may lie in a part of another that is not in
+/// use.
 static LogicalResult checkLifetimes(EntryOp entry, const PlanTables &tables) {
   auto buffers = llvm::to_vector(entry.getBody().front().getOps<BufferOp>());
   if (buffers.empty())

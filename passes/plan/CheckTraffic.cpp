@@ -118,13 +118,13 @@ LogicalResult Traffic::checkMessages(PerClass &one) {
                     action.getWhenAttr() == other.getWhenAttr();
       if (isSame && isMessageOf(action, other))
         continue;
-      InFlightDiagnostic error = action->emitOpError("expected message ")
-                                 << number << " of " << channel
-                                 << (isSame
-                                         ? " to be the one that the receive "
-                                           "is for"
-                                         : " to have equal bytes and condition "
-                                           "at both ends");
+      InFlightDiagnostic error =
+          action->emitOpError("expected message ")
+          << number << " of " << channel
+          << (isSame ? " to be the one that the receive "
+                       "is for"
+                     : " to have equal bytes and condition "
+                       "at both ends");
       error.attachNote(other.getLoc())
           << "the other end: " << describe(other, peer->ranks);
       return error;

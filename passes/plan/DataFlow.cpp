@@ -39,10 +39,32 @@ private:
   static void append(SmallVector<int64_t> &sources, ArrayRef<Writer> writers,
                      int64_t at);
 
+  int64_t getPosition(ActionOpInterface action, ArrayRef<int64_t> sources);
+
   const PlanTables &tables;
   std::map<std::pair<AddressSpace, int64_t>, Space> spaces;
+  /// First position of gathers that are alike.
+  std::map<std::vector<int64_t>, int64_t> gathers;
 };
 } // namespace
+
+/// The position that stands for what an action writes. To gather a shard again
+/// that nothing has written in between gives what the first time gave.
+int64_t Writers::getPosition(ActionOpInterface action,
+                             ArrayRef<int64_t> sources) {
+  int64_t position =
+      action.getPositionAttr() ? action.getPositionAttr().getInt() : -1;
+  auto gather = dyn_cast<PlanAllGatherOp>(*action);
+  if (!gather || gather.getSrc().getSpace() != AddressSpace::state)
+    return position;
+  std::vector<int64_t> key(sources.begin(), sources.end());
+  for (Attribute part :
+       {Attribute(gather.getSrc()), Attribute(gather.getCommunicatorAttr()),
+        Attribute(gather.getTypeAttr()), Attribute(gather.getWhenAttr())})
+    key.push_back(reinterpret_cast<int64_t>(part.getAsOpaquePointer()));
+  key.push_back(gather.getCount());
+  return gathers.try_emplace(key, position).first->second;
+}
 
 /// `"flag"` and `"!flag"`.
 static bool areComplements(StringAttr a, StringAttr b) {
@@ -93,8 +115,8 @@ void Writers::write(Space &space, const Access &access, const Writer &writer) {
   }
   for (int64_t at = access.begin; at < access.end; ++it) {
     if (it == space.end() || it->first > at) {
-      int64_t end = it == space.end() ? access.end
-                                      : std::min(access.end, it->first);
+      int64_t end =
+          it == space.end() ? access.end : std::min(access.end, it->first);
       it = space.emplace_hint(it, at, Segment{end, {}});
     }
     List &writers = it->second.writers;
@@ -121,8 +143,7 @@ SmallVector<int64_t> Writers::visit(ActionOpInterface action) {
       continue;
     Space &space = spaces[{access.space, access.index}];
     // A bundle travels with the gaps between its members.
-    int64_t end =
-        isa<PlanSendOp>(*action) ? access.begin + 1 : access.end;
+    int64_t end = isa<PlanSendOp>(*action) ? access.begin + 1 : access.end;
     auto it = space.upper_bound(access.begin);
     if (it != space.begin())
       --it;
@@ -132,8 +153,8 @@ SmallVector<int64_t> Writers::visit(ActionOpInterface action) {
         continue;
       SmallVector<Writer, 2> visible = getVisible(it->second.writers, when);
       // What lies behind the previous source in one write is the same source.
-      bool isSame = llvm::equal(
-          visible, previous, [](const Writer &a, const Writer &b) {
+      bool isSame =
+          llvm::equal(visible, previous, [](const Writer &a, const Writer &b) {
             return a.position == b.position && a.operand == b.operand &&
                    a.begin == b.begin;
           });
@@ -142,8 +163,7 @@ SmallVector<int64_t> Writers::visit(ActionOpInterface action) {
       previous = std::move(visible);
     }
   }
-  int64_t position =
-      action.getPositionAttr() ? action.getPositionAttr().getInt() : -1;
+  int64_t position = getPosition(action, sources);
   for (const Access &access : accesses)
     if (access.writes)
       write(spaces[{access.space, access.index}], access,
@@ -199,8 +219,7 @@ static std::string describeSource(EntryOp entry, ArrayRef<int64_t> sources,
 }
 
 LogicalResult piper::checkDataFlow(EntryOp entry, const PlanTables &tables) {
-  auto expectedResults =
-      entry->getAttrOfType<DenseI64ArrayAttr>(kResultsAttr);
+  auto expectedResults = entry->getAttrOfType<DenseI64ArrayAttr>(kResultsAttr);
   if (!expectedResults)
     return success();
   Writers writers(tables);

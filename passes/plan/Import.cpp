@@ -218,11 +218,10 @@ void Importer::importEntry(StringRef name, const plan::RankClass &rankClass,
           integer(buffer.offset), integer(buffer.firstAction),
           integer(buffer.lastAction));
       // Lifetimes count in the exporter's order, which the file doesn't tell.
-      op->setAttr("places", builder.getDenseI64ArrayAttr(
-                                {int64_t(buffer.firstStream),
-                                 int64_t(buffer.firstIndex),
-                                 int64_t(buffer.lastStream),
-                                 int64_t(buffer.lastIndex)}));
+      op->setAttr("places",
+                  builder.getDenseI64ArrayAttr(
+                      {int64_t(buffer.firstStream), int64_t(buffer.firstIndex),
+                       int64_t(buffer.lastStream), int64_t(buffer.lastIndex)}));
     }
   SmallVector<size_t> next(lists.size(), 0);
   llvm::DenseSet<uint64_t> recorded;

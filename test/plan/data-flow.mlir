@@ -91,3 +91,20 @@ piper.plan @class0 ranks [0] arena 0 state 128 scalar 0 peak 0 events 0 {
     piper.plan.fill_zero state[0] bytes 64 on @compute position 3
   }
 }
+
+// -----
+
+// The second gather comes late, and gives what is there already.
+piper.plan.kernel "f" [64, 64] "rw"
+piper.plan.communicator @dp [[0, 1]]
+piper.plan @class0 ranks [0, 1] arena 128 state 32 scalar 0 peak 128 events 0 {
+  piper.plan.stream @compute
+  piper.plan.entry "step" attributes {results = array<i64>} {
+    piper.plan.buffer 0 "w" kind "parameter" bytes 64 at 0 live 0 to 3
+    piper.plan.buffer 1 "F" kind "activation" bytes 64 at 64 live 1 to 2
+    piper.plan.all_gather state[0] to arena[0] : f32 count 8 over @dp on @compute position 1
+    piper.plan.launch "f" (arena[0], arena[64]) on @compute position 2 {sources = array<i64: 1, 1, 0>}
+    piper.plan.launch "f" (arena[0], arena[64]) on @compute position 4 {sources = array<i64: 1, 1, 0>}
+    piper.plan.all_gather state[0] to arena[0] : f32 count 8 over @dp on @compute position 3
+  }
+}

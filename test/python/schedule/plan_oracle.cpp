@@ -5,8 +5,8 @@
 // for each: "sound" and a digest for each choice of flags, or what went wrong.
 //
 // Priorities are drawn as in Burckhardt et al., "A Randomized Scheduler with
-// Probabilistic Guarantees of Finding Bugs", 2010: of the streams that can go on
-// the first one does, and at a few moments it becomes the last one.
+// Probabilistic Guarantees of Finding Bugs", 2010: of the streams that can go
+// on the first one does, and at a few moments it becomes the last one.
 #include <algorithm>
 #include <cstdint>
 #include <iostream>
@@ -126,8 +126,7 @@ bool read(std::istream &in, Cluster &cluster) {
         in >> operand.space >> operand.first >> operand.words >> operand.access;
       rank.streams[action.stream].push_back(int(i));
       if (action.opcode == Record || action.opcode == Wait)
-        rank.numEvents =
-            std::max(rank.numEvents, int(action.numbers[0]) + 1);
+        rank.numEvents = std::max(rank.numEvents, int(action.numbers[0]) + 1);
       if (action.opcode == Send)
         action.message = sent[action.numbers[0]]++;
     }
