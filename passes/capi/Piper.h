@@ -20,13 +20,14 @@ MLIR_CAPI_EXPORTED void piperRegisterPasses(void);
 MLIR_CAPI_EXPORTED int piperOptMain(int argc, char **argv);
 
 /* Hands the plan file of a planned module to `result`, or a message to
- * `error`. `kernels` and `workspaceBytes` have `numKernels` entries: the scratch
- * memory of compiled kernels. Returns whether it succeeded. */
-MLIR_CAPI_EXPORTED bool
-piperExportPlan(MlirModule module, intptr_t numKernels,
-                MlirStringRef const *kernels, uint64_t const *workspaceBytes,
-                MlirStringCallback result, MlirStringCallback error,
-                void *userData);
+ * `error`. `kernels` and `workspaceBytes` have `numKernels` entries: the
+ * scratch memory of compiled kernels. Returns whether it succeeded. */
+MLIR_CAPI_EXPORTED bool piperExportPlan(MlirModule module, intptr_t numKernels,
+                                        MlirStringRef const *kernels,
+                                        uint64_t const *workspaceBytes,
+                                        MlirStringCallback result,
+                                        MlirStringCallback error,
+                                        void *userData);
 
 /* Hands the names of the kernels that a planned module launches to `callback`,
  * one by one, in the order of their records. */

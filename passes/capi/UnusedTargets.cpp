@@ -2,7 +2,8 @@
 //===- UnusedTargets.cpp - targets MLIR names and Piper does not link -----===//
 //
 // mlir's initializeBackendsOnce() calls the initializers of every target that
-// LLVM was configured with. Only X86 and NVPTX are linked; CMake lists the rest.
+// LLVM was configured with. Only X86 and NVPTX are linked; CMake lists the
+// rest.
 //
 //===----------------------------------------------------------------------===//
 

@@ -286,11 +286,11 @@ void GraphRewriter::reduceAndUpdate(BucketOp bucket) {
   if (parts.empty())
     return;
   builder.setInsertionPoint(body.getTerminator());
-  Value flat = PackOp::create(
-      builder, bucket.getLoc(), getFlatType(bucket, /*isShard=*/false),
-      FlatSymbolRefAttr::get(bucket.getSymNameAttr()),
-      builder.getArrayAttr(states), parts, DenseI64ArrayAttr(),
-      bucket.getRanksAttr());
+  Value flat = PackOp::create(builder, bucket.getLoc(),
+                              getFlatType(bucket, /*isShard=*/false),
+                              FlatSymbolRefAttr::get(bucket.getSymNameAttr()),
+                              builder.getArrayAttr(states), parts,
+                              DenseI64ArrayAttr(), bucket.getRanksAttr());
   Value gradient = reduce(bucket, flat);
   if (bucket.getOptimizerAttr())
     update(bucket, gradient);

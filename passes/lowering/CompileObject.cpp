@@ -3,8 +3,8 @@
 
 #include "passes/lowering/CompileObject.h"
 #include "passes/lowering/EmitObject.h"
-#include "passes/lowering/Work.h"
 #include "passes/lowering/Lowering.h"
+#include "passes/lowering/Work.h"
 
 #include "mlir/Dialect/LLVMIR/LLVMDialect.h"
 #include "mlir/IR/BuiltinOps.h"

@@ -34,19 +34,18 @@ Table makeTable() {
   UNARY(acosh)
   UNARY(asin)
   UNARY(asinh)
-  UNARY(atan) UNARY(atanh) UNARY(cbrt) UNARY(ceil) UNARY(cos) UNARY(cosh)
-      UNARY(erf) UNARY(erfc) UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(fabs)
-          UNARY(floor) UNARY(lgamma) UNARY(log) UNARY(log10) UNARY(log1p) UNARY(
-              log2) UNARY(nearbyint) UNARY(rint) UNARY(round) UNARY(roundeven)
-              UNARY(sin) UNARY(sinh) UNARY(sqrt) UNARY(tan) UNARY(tanh)
-                  UNARY(tgamma) UNARY(trunc) BINARY(atan2) BINARY(copysign)
-                      BINARY(fmax) BINARY(fmin) BINARY(fmod) BINARY(hypot)
-                          BINARY(pow) BINARY(remainder)
+  UNARY(atan)
+  UNARY(atanh) UNARY(cbrt) UNARY(ceil) UNARY(cos) UNARY(cosh) UNARY(erf) UNARY(
+      erfc) UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(fabs) UNARY(floor)
+      UNARY(lgamma) UNARY(log) UNARY(log10) UNARY(log1p) UNARY(log2) UNARY(
+          nearbyint) UNARY(rint) UNARY(round) UNARY(roundeven) UNARY(sin)
+          UNARY(sinh) UNARY(sqrt) UNARY(tan) UNARY(tanh) UNARY(tgamma) UNARY(
+              trunc) BINARY(atan2) BINARY(copysign) BINARY(fmax) BINARY(fmin)
+              BINARY(fmod) BINARY(hypot) BINARY(pow) BINARY(remainder)
 #undef UNARY
 #undef BINARY
-                              add(table, "fmaf",
-                                  static_cast<float (*)(float, float, float)>(
-                                      ::fmaf));
+                  add(table, "fmaf",
+                      static_cast<float (*)(float, float, float)>(::fmaf));
   add(table, "fma", static_cast<double (*)(double, double, double)>(::fma));
   add(table, "ldexpf", static_cast<float (*)(float, int)>(::ldexpf));
   add(table, "ldexp", static_cast<double (*)(double, int)>(::ldexp));

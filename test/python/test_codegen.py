@@ -215,6 +215,8 @@ def test_update_in_place():
         "workspace_bytes": 0,
         "inputs": 4,
         "results": 1,
+        # One loop of 1000 iterations.
+        "work": 1000,
         "target_cpu": kernel.metadata["target_cpu"],
         "target_features": kernel.metadata["target_features"],
     }

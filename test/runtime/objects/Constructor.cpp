@@ -7,4 +7,6 @@ struct Initializer {
   Initializer() { memset(area, 1, sizeof(area)); }
 };
 static Initializer initializer;
-extern "C" void kernel(void *const *args) { *static_cast<char *>(args[0]) = area[0]; }
+extern "C" void kernel(void *const *args) {
+  *static_cast<char *>(args[0]) = area[0];
+}

@@ -2,4 +2,6 @@
 //
 // Uses thread-local data, so it is refused.
 static thread_local int number = 3;
-extern "C" void kernel(void *const *args) { *static_cast<int *>(args[0]) = ++number; }
+extern "C" void kernel(void *const *args) {
+  *static_cast<int *>(args[0]) = ++number;
+}
