@@ -2,6 +2,7 @@
 //===- DataFlow.cpp - who wrote what an action reads ----------------------===//
 
 #include "passes/plan/DataFlow.h"
+#include "passes/plan/Segments.h"
 #include "llvm/ADT/STLExtras.h"
 
 using namespace mlir;
@@ -32,9 +33,8 @@ private:
     int64_t end;
     List writers;
   };
-  using Space = std::map<int64_t, Segment>;
+  using Space = Segments<Segment>;
 
-  static void cut(Space &space, int64_t at);
   static void write(Space &space, const Access &access, const Writer &writer);
   static void append(SmallVector<int64_t> &sources, ArrayRef<Writer> writers,
                      int64_t at);
@@ -91,21 +91,9 @@ static SmallVector<Writer, 2> getVisible(ArrayRef<Writer> writers,
   return visible;
 }
 
-void Writers::cut(Space &space, int64_t at) {
-  auto it = space.upper_bound(at);
-  if (it == space.begin())
-    return;
-  --it;
-  if (it->first == at || it->second.end <= at)
-    return;
-  Segment right = it->second;
-  it->second.end = at;
-  space.emplace(at, std::move(right));
-}
-
 void Writers::write(Space &space, const Access &access, const Writer &writer) {
-  cut(space, access.begin);
-  cut(space, access.end);
+  cutAt(space, access.begin);
+  cutAt(space, access.end);
   auto it = space.lower_bound(access.begin);
   if (!writer.when) {
     while (it != space.end() && it->first < access.end)

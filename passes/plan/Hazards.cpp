@@ -9,19 +9,8 @@ using namespace piper;
 
 Hazards::Space::iterator Hazards::carve(Space &space, int64_t begin,
                                         int64_t end) {
-  auto cut = [&](int64_t at) {
-    auto it = space.upper_bound(at);
-    if (it == space.begin())
-      return;
-    --it;
-    if (it->first == at || it->second.end <= at)
-      return;
-    Segment right = it->second;
-    it->second.end = at;
-    space.emplace_hint(std::next(it), at, std::move(right));
-  };
-  cut(begin);
-  cut(end);
+  cutAt(space, begin);
+  cutAt(space, end);
   // Fill what nobody has touched.
   int64_t at = begin;
   for (auto it = space.lower_bound(begin); at < end;) {

@@ -6,6 +6,7 @@
 
 #include "passes/plan/Accesses.h"
 #include "passes/plan/Clocks.h"
+#include "passes/plan/Segments.h"
 #include <map>
 
 namespace piper {
@@ -35,7 +36,7 @@ private:
     Touch writer;
     llvm::SmallVector<Touch, 2> readers;
   };
-  using Space = std::map<int64_t, Segment>;
+  using Space = Segments<Segment>;
   using Key = std::pair<AddressSpace, int64_t>;
 
   /// Cuts segments so that [begin, end) is covered by whole ones; returns the

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 
 from . import _runtime
@@ -71,12 +71,15 @@ class Simulation:
             raise UsageError(str(error)) from None
         self.makespan: float = found["duration"]
         self.spans = [
-            Span(rank, stream, label, opcode, start, end, waited, where)
+            Span(rank, stream, label or opcode, opcode, start, end, waited, where)
             for rank, stream, _, _, opcode, label, _, _, start, end, waited, where in found["actions"]
         ]
         self._times = {(item[0], item[2], item[3]): (item[8], item[9]) for item in found["actions"]}
         self._buffers = {rank: item["buffers"] for item in info["classes"] for rank in item["ranks"]}
         self._entry = entry
+        self._by_rank: dict[int, list[Span]] = {}
+        for span in self.spans:
+            self._by_rank.setdefault(span.rank, []).append(span)
         self.critical_path = [self.spans[index] for index in found["critical_path"]]
         self.ranks = [_summary(rank, item, self.spans_of(rank)) for item in info["classes"] for rank in item["ranks"]]
         self.ranks.sort(key=lambda item: item.rank)
@@ -93,10 +96,6 @@ class Simulation:
 
     def spans_of(self, rank: int) -> list[Span]:
         """What one rank does."""
-        if not hasattr(self, "_by_rank"):
-            self._by_rank: dict[int, list[Span]] = {}
-            for span in self.spans:
-                self._by_rank.setdefault(span.rank, []).append(span)
         return self._by_rank.get(rank, [])
 
     def memory(self, rank: int) -> list[tuple[float, dict[str, int]]]:
@@ -106,26 +105,17 @@ class Simulation:
         """
         if self._entry != "step":
             raise UsageError(f"expected the entry 'step', whose buffers have lifetimes, got '{self._entry}'")
-        changes: dict[float, list[tuple[str, int]]] = {}
+        lives = []
         for _, kind, _, size, _, _, first_stream, first, last_stream, last in self._buffers[rank]:
             begin, end = self._times.get((rank, first_stream, first)), self._times.get((rank, last_stream, last))
             # What the flags of the run skip is not there.
             if begin is not None and end is not None:
-                changes.setdefault(begin[0], []).append((kind, size))
-                changes.setdefault(end[1], []).append((kind, -size))
-        live: dict[str, int] = {}
-        curve = []
-        for time in sorted(changes):
-            for kind, size in changes[time]:
-                live[kind] = live.get(kind, 0) + size
-            curve.append((time, {kind: size for kind, size in live.items() if size}))
-        return curve
+                lives.append((kind, size, begin[0], end[1]))
+        return list(_live(lives))
 
     def to_json(self) -> dict:
         """Everything but the spans, as plain data."""
-        path = [
-            [span.rank, span.stream, span.label or span.opcode, span.start, span.end] for span in self.critical_path
-        ]
+        path = [[span.rank, span.stream, span.label, span.start, span.end] for span in self.critical_path]
         return {
             "makespan": self.makespan,
             "bubble": self.bubble,
@@ -210,18 +200,21 @@ def _summary(rank: int, item: dict, spans: list[Span]) -> RankSummary:
 
 def _memory(buffers: list[tuple]) -> dict[str, int]:
     """Bytes by kind at the action at which all together are most; lifetimes are those of the plan."""
-    changes: dict[int, list[tuple[str, int]]] = {}
-    for _, kind, _, size, first, last, *_ in buffers:
-        changes.setdefault(first, []).append((kind, size))
-        changes.setdefault(last + 1, []).append((kind, -size))
+    lives = [(kind, size, first, last + 1) for _, kind, _, size, first, last, *_ in buffers]
+    return max((live for _, live in _live(lives)), key=lambda live: sum(live.values()), default={})
+
+
+def _live(lives: Iterable[tuple[str, int, float, float]]) -> Iterator[tuple[float, dict[str, int]]]:
+    """Bytes by kind from each moment on at which they change, of (kind, bytes, begin, end)."""
+    changes: dict[float, list[tuple[str, int]]] = {}
+    for kind, size, begin, end in lives:
+        changes.setdefault(begin, []).append((kind, size))
+        changes.setdefault(end, []).append((kind, -size))
     live: dict[str, int] = {}
-    most: dict[str, int] = {}
-    for position in sorted(changes):
-        for kind, size in changes[position]:
+    for moment in sorted(changes):
+        for kind, size in changes[moment]:
             live[kind] = live.get(kind, 0) + size
-        if sum(live.values()) > sum(most.values()):
-            most = {kind: size for kind, size in live.items() if size}
-    return most
+        yield moment, {kind: size for kind, size in live.items() if size}
 
 
 def _union(intervals: list[tuple[float, float]]) -> list[tuple[float, float]]:

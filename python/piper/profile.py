@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import statistics
 from collections.abc import Iterable, Mapping
@@ -95,22 +94,20 @@ def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]],
     flags = parsed.describe()["flags"]
     free = DelayDevice({}).costs()
     items = _runtime.simulate(parsed, free, entry, (1 << len(flags)) - 1)["actions"]
-    kernel_of, bytes_of = {}, {}
+    # What goes by one name on one stream does so in the order of the plan.
+    planned: dict[tuple, list[tuple[str, int]]] = {}
     for rank, stream, _, _, opcode, label, kernel, size, *_ in items:
-        if opcode == "launch":
-            kernel_of[rank, label] = kernel
-        elif size:
-            bytes_of[rank, stream, label, opcode] = size
+        planned.setdefault((rank, stream, opcode, label or opcode), []).append((kernel, size))
     durations: dict[str, list[float]] = {}
     passed: list[tuple[int, float]] = []
     moved = [0.0, 0.0]
     for trace in traces:
-        for span in trace:
+        rest = {key: iter(found) for key, found in planned.items()}
+        for span in sorted(trace, key=lambda span: span.start):
             took = span.end - span.start - span.waited
-            kernel = kernel_of.get((span.rank, span.label)) if span.opcode == "launch" else None
-            if kernel is not None:
+            kernel, size = next(rest[span.rank, span.stream, span.opcode, span.label])
+            if kernel:
                 durations.setdefault(kernel, []).append(took)
-            size = bytes_of.get((span.rank, span.stream, span.label, span.opcode))
             if size and span.opcode in _IN_MEMORY:
                 moved[0] += size
                 moved[1] += took
@@ -129,17 +126,15 @@ def record(plan: bytes, work: Mapping[str, float], traces: Iterable[list[Span]],
 
 
 def _fit(passed: list[tuple[int, float]]) -> dict[str, float]:
-    """Latency and bandwidth by least squares over the medians of each size; both at least 0."""
+    """Latency and, where larger messages take longer, bandwidth: by least squares over the medians of each size."""
     by_size: dict[int, list[float]] = {}
     for size, seconds in passed:
         by_size.setdefault(size, []).append(seconds)
     points = [(size, statistics.median(values)) for size, values in by_size.items()]
-    size_mean = statistics.fmean(size for size, _ in points)
-    time_mean = statistics.fmean(seconds for _, seconds in points)
-    spread = sum((size - size_mean) ** 2 for size, _ in points)
-    slope = sum((size - size_mean) * (seconds - time_mean) for size, seconds in points) / spread if spread else 0.0
-    slope = slope if slope > 0 else 0.0
-    return {"latency": max(time_mean - slope * size_mean, 0.0), "bandwidth": 1 / slope if slope else math.inf}
+    slope, latency = statistics.linear_regression(*zip(*points, strict=True)) if len(points) > 1 else (0.0, 0.0)
+    if slope <= 0:
+        return {"latency": statistics.fmean(seconds for _, seconds in points)}
+    return {"latency": max(latency, 0.0), "bandwidth": 1 / slope}
 
 
 def _kind(name: str) -> str:

@@ -191,7 +191,10 @@ class Program:
         return Simulation(self._plan, costs, entry)
 
     def profile(self, batches: Iterable[Any]) -> MachineProfile:
-        """Takes one training step per batch and records what kernels and links take. The first step, in which memory is touched first, is not counted."""
+        """Takes one training step per batch and records what kernels and links take. The first step, in which memory is touched first, is not counted.
+
+        Under torchrun it records this process's rank; kernels that only other ranks run are estimated from those that it runs.
+        """
         # Known before the first step: a refusal must not train.
         batches = list(batches) if isinstance(batches, Iterable) else batches
         if not isinstance(batches, list) or len(batches) < 2:

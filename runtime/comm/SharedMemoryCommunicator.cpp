@@ -89,7 +89,10 @@ void SharedMemoryCommunicator::recv(Waiter &waiter, void *dst, uint64_t bytes) {
                 std::to_string(sender));
   if (link) {
     linkFree = std::max(linkFree, message.sent) + link->durationNs(bytes);
-    waiter.reach(linkFree + link->latencyNs);
+    uint64_t arrival = linkFree + link->latencyNs;
+    // Waiting ends when the message is sent; then it passes the link.
+    waiter.reach(message.sent);
+    waiter.pass(std::max(arrival, waiter.stamp()) - waiter.stamp());
     waiter.follow();
     message.received = waiter.stamp();
   } else {

@@ -22,28 +22,27 @@ _MASKED = {aten.convolution_backward.default, aten.native_layer_norm_backward.de
 def divide(graph: fx.Graph, keys: dict[fx.Node, Key]) -> None:
     """Replaces the keys ("B", chunk) by ("I", chunk) and ("W", chunk)."""
     _split_masked(graph, keys)
-    for node in [node for node in calls(graph) if keys.get(node, "")[:1] == ("B",)]:
-        keys[node] = ("W", keys[node][1])
-    waited_for = [
-        node
-        for node in calls(graph)
-        if keys.get(node, "")[:1] == ("W",)
-        and any(user in keys and keys[user] != keys[node] and keys[user][0] in ("W", "G") for user in node.users)
-    ]
+    backward = [node for node in calls(graph) if _is_backward(node, keys)]
+    waited_for = [node for node in backward if any(user in keys and keys[user] != keys[node] for user in node.users)]
 
     def follow(node: fx.Node):
         # The parts of a tuple stay with it: a tuple can't pass between functions.
         parts = [user for user in node.users if user.target is operator.getitem]
         return [other for other in [*node.all_input_nodes, *parts] if keys.get(other) == keys[node]]
 
-    for node in reachable(waited_for, follow):
-        keys[node] = ("I", keys[node][1])
+    needed = reachable(waited_for, follow)
+    for node in backward:
+        keys[node] = ("I" if node in needed else "W", keys[node][1])
+
+
+def _is_backward(node: fx.Node, keys: dict[fx.Node, Key]) -> bool:
+    return node in keys and keys[node][0] == "B"
 
 
 def _split_masked(graph: fx.Graph, keys: dict[fx.Node, Key]) -> None:
     """One operation for the input's gradient and one for the parameters', so that only the first is waited for."""
     for node in calls(graph):
-        if node.target not in _MASKED or keys.get(node, "")[:1] != ("B",):
+        if node.target not in _MASKED or not _is_backward(node, keys):
             continue
         mask = node.args[-1]
         parameters = [user for user in node.users if user.target is operator.getitem and user.args[1] > 0]

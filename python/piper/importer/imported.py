@@ -14,8 +14,8 @@ from torch import fx
 
 from .loss import LossForm
 
-#: A backward is one node (B), or divided into what other chunks wait for (I) and the rest (W).
-FORWARD, BACKWARD, INPUT_BACKWARD, WEIGHT_BACKWARD = "F", "B", "I", "W"
+#: A backward is one node, "B", or divided into what other chunks wait for, "I", and the rest, "W".
+FORWARD = "F"
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from torch import nn
@@ -23,20 +23,8 @@ class SharedImports:
     def __init__(self):
         self._made: dict[str, tuple[nn.Module, Imported]] = {}
 
-    def __call__(
-        self,
-        model: nn.Module,
-        loss_fn: Callable,
-        batch: Any,
-        rows: Sequence[int] | None = None,
-        *,
-        training: bool = True,
-        loss_reduction: str | None = None,
-        batch_dims: Mapping[str, int | None] | None = None,
-        divided: bool = False,
-    ) -> Imported:
-        options = {"training": training, "loss_reduction": loss_reduction, "batch_dims": batch_dims, "divided": divided}
-        key = repr((id(model), annotations_of(model), rows, options))
+    def __call__(self, model: nn.Module, loss_fn: Callable, batch: Any, **options: Any) -> Imported:
+        key = repr((id(model), annotations_of(model), sorted(options.items())))
         if key not in self._made:
-            self._made[key] = (model, import_model(model, loss_fn, batch, rows, **options))
+            self._made[key] = (model, import_model(model, loss_fn, batch, **options))
         return self._made[key][1]
