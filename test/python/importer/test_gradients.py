@@ -151,6 +151,27 @@ def test_weighted_tokens():
     check_gradients(outcome.gradients, gradients)
 
 
+def products(imported, pass_):
+    """Matrix products in the functions that nodes of a pass call."""
+    kinds = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default)
+    graphs = [imported.member(node, imported.rows[0]).graph.graph for node in imported.nodes if node.pass_ == pass_]
+    return sum(node.target in kinds for graph in graphs for node in graph.nodes)
+
+
+def test_divided_backwards_divide_the_work():
+    """Nothing waits for W, which has one product per weight matrix; I and W together have the products of B, none twice."""
+    model, loss_fn, batches, options = zoo.cases()["language_model"]
+    whole, divided = (import_model(model, loss_fn, batches[0], divided=flag, **options) for flag in (False, True))
+    passes = [node.pass_ for node in divided.nodes]
+    assert {"I", "W"} <= set(passes) and "B" not in passes
+    read = {operand.node for node in divided.nodes for operand in node.operands if hasattr(operand, "node")}
+    read |= {giver for node in divided.nodes for giver, _ in node.takes}
+    assert not any(divided.nodes[index].pass_ == "W" for index in read)
+    matrices = sum(parameter.dim() == 2 for name, parameter in model.named_parameters() if "embed" not in name)
+    assert products(divided, "W") == matrices
+    assert products(divided, "I") + products(divided, "W") == products(whole, "B")
+
+
 @pytest.mark.parametrize("name", ["language_model", "normed", "convolutional"])
 def test_evaluation(name):
     model, loss_fn, batches, options = zoo.cases()[name]
