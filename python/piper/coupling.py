@@ -50,7 +50,7 @@ def _lines(imported: Imported) -> list[str]:
         for family in imported.families.values()
         if family.pass_ == FORWARD
     }
-    nodes = [node for function in functions.values() for node in function.graph.graph.nodes]
+    nodes = [node for function in functions.values() for node in function.graph.nodes]
     found = (node.meta["origin"].source or "unknown line" for node in nodes if _is_over_rows(node))
     return list(dict.fromkeys(found))
 

@@ -59,7 +59,7 @@ def _lower(
 
 
 def _key(function: Function) -> str:
-    flat = flatten(function.name, function.graph.graph)
+    flat = flatten(function.name, function.graph)
     # Source lines are for errors only.
     steps = [(step.target, step.args, step.kwargs) for step in flat.steps]
     return content_key("linalg", repr((flat.name, flat.inputs, steps, flat.results)), _versions())

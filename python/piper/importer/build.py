@@ -198,7 +198,7 @@ def _refuse_complex(families: Mapping[str, Family]) -> None:
     lines = {}
     for family in families.values():
         for function in family.members.values():
-            for node in calls(function.graph.graph):
+            for node in calls(function.graph):
                 value = node.meta.get("val")
                 if isinstance(value, torch.Tensor) and value.is_complex():
                     lines[f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"] = None

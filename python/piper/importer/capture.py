@@ -41,6 +41,7 @@ from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
+from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
 
@@ -189,6 +190,8 @@ def capture(
             torch.random.fork_rng(devices=[]),
             sdpa_kernel(SDPBackend.MATH),
             fx_traceback.preserve_node_meta(),
+            # Graphs are read and cut, never called: no Python code is made of them.
+            _use_lazy_graph_module(True),
             _compiling_state_context(),
             # oneDNN's recurrent layers are single operations; without them torch writes out what they do.
             _without_onednn(),
@@ -370,17 +373,19 @@ def decomposition_table(own: dict, extra: list, kept: Sequence[str]) -> dict:
     return {**table, **own}
 
 
-def decompose(module: fx.GraphModule, inputs: Sequence[TensorSpec], table: dict) -> fx.GraphModule:
-    """`module` retraced on dense tensors with the operations of `table` replaced.
+def decompose(graph: fx.Graph, inputs: Sequence[TensorSpec], table: dict) -> fx.GraphModule:
+    """`graph` retraced on dense tensors with the operations of `table` replaced.
 
     Nodes of the result have `meta["val"]` (fake tensors) and `meta["source"]`.
     """
-    for node in module.graph.nodes:
+    for node in graph.nodes:
         origin = node.meta.get("origin")
         node.meta["custom"] = {_SOURCE: origin.source if origin else node.meta.get("source", "")}
     with FakeTensorMode(), fx_traceback.preserve_node_meta(), torch.no_grad():
         examples = [torch.empty(spec.shape, dtype=spec.dtype) for spec in inputs]
-        traced = make_fx(fx.Interpreter(module).run, decomposition_table=table, tracing_mode="real")(*examples)
+        traced = make_fx(fx.Interpreter(nn.Module(), graph=graph).run, decomposition_table=table, tracing_mode="real")(
+            *examples
+        )
     for node in traced.graph.nodes:
         custom = node.meta.get("custom") or {}
         node.meta = {"val": node.meta.get("val"), "source": custom.get(_SOURCE, "")}

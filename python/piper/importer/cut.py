@@ -171,13 +171,13 @@ def spec_of(node: fx.Node) -> TensorSpec:
 
 def _function(piece: Piece, body: list[fx.Node]) -> Function:
     inputs, outputs = piece.operands + piece.saved_operands, piece.results + piece.saved_results
-    module = subgraph(body, inputs, outputs)
-    name = f"{piece.pass_}_{structural_hash(module, len(piece.saved_operands), len(piece.saved_results))}"
+    graph = subgraph(body, inputs, outputs)
+    name = f"{piece.pass_}_{structural_hash(graph, len(piece.saved_operands), len(piece.saved_results))}"
     specs = [
         tuple(spec_of(node) for node in nodes)
         for nodes in (piece.operands, piece.saved_operands, piece.results, piece.saved_results)
     ]
-    return Function(name, module, *specs)
+    return Function(name, graph, *specs)
 
 
 def _in_order(pieces: list[Piece], keys: dict[fx.Node, Key]) -> list[Piece]:

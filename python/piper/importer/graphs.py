@@ -78,7 +78,7 @@ def remove_aliases(graph: fx.Graph) -> None:
     graph.eliminate_dead_code()
 
 
-def subgraph(nodes: Iterable[fx.Node], inputs: Iterable[fx.Node], outputs: Iterable[fx.Node]) -> fx.GraphModule:
+def subgraph(nodes: Iterable[fx.Node], inputs: Iterable[fx.Node], outputs: Iterable[fx.Node]) -> fx.Graph:
     """A graph of copies of `nodes` with placeholders for `inputs`; `meta` is copied by reference.
 
     Between functions tensors are dense, whatever their strides were while they were traced, so a view may have to copy:
@@ -95,10 +95,10 @@ def subgraph(nodes: Iterable[fx.Node], inputs: Iterable[fx.Node], outputs: Itera
         if node.target in (aten.view.default, aten._unsafe_view.default):
             copies[node].target = aten.reshape.default
     graph.output(tuple(copies[node] for node in outputs))
-    return fx.GraphModule(torch.nn.Module(), graph)
+    return graph
 
 
-def structural_hash(module: fx.GraphModule, *extra: object) -> str:
+def structural_hash(graph: fx.Graph, *extra: object) -> str:
     """A hash of operations, arguments and placeholder types: equal in every process for equal graphs, whatever the
     nodes' names.
     """
@@ -112,7 +112,7 @@ def structural_hash(module: fx.GraphModule, *extra: object) -> str:
             return "[" + ",".join(map(encode, value)) + "]"
         return repr(value)
 
-    for node in module.graph.nodes:
+    for node in graph.nodes:
         number[node] = len(number)
         if node.op == "placeholder":
             value = node.meta["val"]

@@ -112,7 +112,7 @@ class Function:
     """
 
     name: str
-    graph: fx.GraphModule
+    graph: fx.Graph
     operands: tuple[TensorSpec, ...]
     saved_operands: tuple[TensorSpec, ...]
     results: tuple[TensorSpec, ...]

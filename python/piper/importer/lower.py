@@ -135,7 +135,7 @@ class Lowering:
         Raises:
             ImporterError: naming every operation that can't be lowered and where the model uses it.
         """
-        flats = {function.name: flatten(function.name, function.graph.graph) for function in functions}
+        flats = {function.name: flatten(function.name, function.graph) for function in functions}
         done, lock = [0], threading.Lock()
 
         def run(flat: FlatGraph) -> str | _Failure:
@@ -207,7 +207,7 @@ def _single_operations(flat: FlatGraph) -> list[tuple[FlatGraph, str]]:
             continue
         items = [user for user in node.users if _is_item(user)]
         single = subgraph([node, *items], node.all_input_nodes, items or [node])
-        found.append((flatten(f"{flat.name}_{node.name}", single.graph), node.meta["source"]))
+        found.append((flatten(f"{flat.name}_{node.name}", single), node.meta["source"]))
     return found
 
 

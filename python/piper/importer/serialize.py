@@ -79,7 +79,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def unflatten(flat: FlatGraph) -> fx.GraphModule:
+def unflatten(flat: FlatGraph) -> fx.Graph:
     """The graph again; operations have `meta["source"]`, placeholders `meta["spec"]`."""
     graph = fx.Graph()
     nodes: list[fx.Node] = []
@@ -91,7 +91,7 @@ def unflatten(flat: FlatGraph) -> fx.GraphModule:
         nodes.append(graph.call_function(_target(step.target), args, kwargs))
         nodes[-1].meta["source"] = step.source
     graph.output(_nodes(flat.results, nodes))
-    return fx.GraphModule(torch.nn.Module(), graph)
+    return graph
 
 
 def _target(name: str) -> Any:

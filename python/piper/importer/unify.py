@@ -118,7 +118,7 @@ def _widened(
     if program.operands[index] == tuple(operands) and len(own_taken) == len(taken) and len(own_given) == len(given):
         return old
     graph, copies = fx.Graph(), {}
-    placeholders = [node for node in old.graph.graph.nodes if node.op == "placeholder"]
+    placeholders = [node for node in old.graph.nodes if node.op == "placeholder"]
     known = dict(zip(program.operands[index], placeholders, strict=False))
     kept = dict(zip(own_taken, placeholders[len(old.operands) :], strict=True))
     taken_specs = [_spec_at(at, place, own_taken, old.saved_operands) for at, place in enumerate(taken)]
@@ -128,19 +128,18 @@ def _widened(
         placeholder.meta = {"val": torch.empty(spec.shape, dtype=spec.dtype, device="meta")}
         if source is not None:
             copies[source] = placeholder
-    for node in old.graph.graph.nodes:
+    for node in old.graph.nodes:
         if node.op == "call_function":
             copies[node] = graph.node_copy(node, lambda n: copies[n])
             copies[node].meta = dict(node.meta)
-    outputs = [copies[node] for node in old.graph.graph.output_node().args[0]]
+    outputs = [copies[node] for node in old.graph.output_node().args[0]]
     results, saved = outputs[: len(old.results)], dict(zip(own_given, outputs[len(old.results) :], strict=True))
     given_specs = [_spec_at(at, place, own_given, old.saved_results) for at, place in enumerate(given)]
     for at, spec in enumerate(given_specs):
         results.append(saved[at] if at in saved else _nothing(graph, spec))
     graph.output(tuple(results))
-    module = fx.GraphModule(torch.nn.Module(), graph)
-    name = f"{piece.pass_}_{structural_hash(module, len(taken), len(given))}"
-    return Function(name, module, tuple(specs), tuple(taken_specs), old.results, tuple(given_specs))
+    name = f"{piece.pass_}_{structural_hash(graph, len(taken), len(given))}"
+    return Function(name, graph, tuple(specs), tuple(taken_specs), old.results, tuple(given_specs))
 
 
 def _spec_at(at: int, place: _Place, own: Sequence[int], specs: Sequence[TensorSpec]) -> TensorSpec:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from piper.importer.imported import Imported, InputRef, ResultRef, StateRef
 from piper.importer.inputs import Batch, bind
+from torch import fx
 
 
 @dataclass
@@ -16,6 +17,11 @@ class Outcome:
     loss_weight: torch.Tensor
     gradients: dict[str, torch.Tensor | None]
     writes: dict[str, torch.Tensor]
+
+
+def run_graph(graph: fx.Graph, *operands: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """Its results, operation by operation."""
+    return fx.Interpreter(torch.nn.Module(), graph=graph).run(*operands)
 
 
 def run_reference(
@@ -43,7 +49,7 @@ def run_reference(
         specs = function.operands + function.saved_operands
         assert [(tuple(t.shape), t.dtype) for t in operands] == [(s.shape, s.dtype) for s in specs], node.label
         with torch.no_grad():
-            outputs = list(function.graph(*(t.contiguous() for t in operands)))
+            outputs = list(run_graph(function.graph, *(t.contiguous() for t in operands)))
         specs = function.results + function.saved_results
         assert [(tuple(t.shape), t.dtype) for t in outputs] == [(s.shape, s.dtype) for s in specs], node.label
         results.append(outputs[: len(node.results)])

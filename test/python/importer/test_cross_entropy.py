@@ -33,7 +33,7 @@ class Scores(nn.Module):
 
 def operations(imported):
     functions = [f for family in imported.families.values() for f in family.members.values()]
-    return [str(node.target) for function in functions for node in calls(function.graph.graph)]
+    return [str(node.target) for function in functions for node in calls(function.graph)]
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -154,7 +154,7 @@ def test_weighted_tokens():
 def products(imported, pass_):
     """Matrix products in the functions that nodes of a pass call."""
     kinds = (torch.ops.aten.mm.default, torch.ops.aten.bmm.default, torch.ops.aten.addmm.default)
-    graphs = [imported.member(node, imported.rows[0]).graph.graph for node in imported.nodes if node.pass_ == pass_]
+    graphs = [imported.member(node, imported.rows[0]).graph for node in imported.nodes if node.pass_ == pass_]
     return sum(node.target in kinds for graph in graphs for node in graph.nodes)
 
 
