@@ -30,6 +30,13 @@ static ScopedDiagnosticHandler collect(MLIRContext &context,
   });
 }
 
+/// Multiply-adds of a matrix product in the time of one iteration of a fused
+/// loop over elements. Measured on Zen 4, one core: the backward of a block of
+/// a language model (194 million and 1.9 million, 4.27 ms), its two halves (100
+/// and 1.35, 2.25 ms; 94 and 0.18, 1.87 ms) and those of its head agree on 10
+/// to 12.
+static constexpr double iterationCost = 12;
+
 /// Reads what the passes left on the entry function.
 static LogicalResult describe(ModuleOp module, CompiledObject &object) {
   for (auto function : module.getOps<LLVM::LLVMFuncOp>()) {
@@ -57,11 +64,16 @@ LogicalResult piper::compileObject(const DialectRegistry &dialects,
       parseSourceString<ModuleOp>(text, ParserConfig(&context), "kernel");
   if (!module)
     return failure();
-  for (auto function : module->getOps<func::FuncOp>())
-    object.work += estimateWork(function).value_or(0);
-  PassManager pm(&context);
-  buildLowerToLLVMPipeline(pm);
-  if (failed(pm.run(*module)) || failed(describe(*module, object)))
+  PassManager toBuffers(&context), toLLVM(&context);
+  buildLowerToBuffersPipeline(toBuffers);
+  if (failed(toBuffers.run(*module)))
+    return failure();
+  for (auto function : module->getOps<func::FuncOp>()) {
+    Work work = countWork(function);
+    object.work += work.multiplyAdds + iterationCost * work.iterations;
+  }
+  buildBuffersToLLVMPipeline(toLLVM);
+  if (failed(toLLVM.run(*module)) || failed(describe(*module, object)))
     return failure();
 
   llvm::LLVMContext llvmContext;

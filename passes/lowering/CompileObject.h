@@ -30,7 +30,8 @@ struct CompiledObject {
   int64_t inputs = 0;
   int64_t results = 0;
   int64_t workspaceBytes = 0;
-  /// How much it computes (Work.h).
+  /// How much it computes, in multiply-adds: of two kernels, how much longer
+  /// one takes.
   double work = 0;
   TargetSpec target;
 };

@@ -25,9 +25,11 @@ bool isViewOp(mlir::Operation *op);
 /// The allocation, argument or global that `memref` is a view of.
 mlir::Value baseOf(mlir::Value memref);
 
-/// Appends the passes that take a kernel module from linalg on tensors to the
-/// LLVM dialect (`piper-lower-to-llvm`).
-void buildLowerToLLVMPipeline(mlir::OpPassManager &pm);
+/// Append the passes that take a kernel module from linalg on tensors to loops
+/// over buffers, and from there to the LLVM dialect. Together they are
+/// `piper-lower-to-llvm`.
+void buildLowerToBuffersPipeline(mlir::OpPassManager &pm);
+void buildBuffersToLLVMPipeline(mlir::OpPassManager &pm);
 void registerLoweringPipelines();
 
 /// How Piper's kernel ops bufferize.

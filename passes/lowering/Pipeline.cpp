@@ -123,9 +123,12 @@ void buildLLVMPhase(OpPassManager &pm) {
 }
 } // namespace
 
-void buildLowerToLLVMPipeline(OpPassManager &pm) {
+void buildLowerToBuffersPipeline(OpPassManager &pm) {
   buildTensorPhase(pm);
   buildBufferPhase(pm);
+}
+
+void buildBuffersToLLVMPipeline(OpPassManager &pm) {
   buildNestPhase(pm);
   buildLLVMPhase(pm);
 }
@@ -134,6 +137,9 @@ void registerLoweringPipelines() {
   PassPipelineRegistration<>(
       "piper-lower-to-llvm",
       "Takes a kernel from linalg on tensors to the LLVM dialect",
-      buildLowerToLLVMPipeline);
+      [](OpPassManager &pm) {
+        buildLowerToBuffersPipeline(pm);
+        buildBuffersToLLVMPipeline(pm);
+      });
 }
 } // namespace piper

@@ -5,14 +5,19 @@
 #define PIPER_PASSES_LOWERING_WORK_H
 
 #include "mlir/Dialect/Func/IR/FuncOps.h"
-#include <optional>
 
 namespace piper {
 
-/// In iterations of loops over elements, of which a matrix product does several
-/// at the price of one. Only ratios mean anything: of two functions, how much
-/// longer one takes. Nothing where the function has no body.
-std::optional<double> estimateWork(mlir::func::FuncOp function);
+/// What a function does: the multiply-adds of its matrix products, and the
+/// iterations of its loops over elements, each of which takes longer.
+struct Work {
+  double multiplyAdds = 0;
+  double iterations = 0;
+};
+
+/// Counts what stands there: before loops are fused they have more iterations.
+/// A declaration does nothing.
+Work countWork(mlir::func::FuncOp function);
 
 } // namespace piper
 

@@ -14,6 +14,10 @@ using namespace piper;
 static constexpr int64_t transfer = 16;
 static constexpr int64_t forward = 16 * transfer, backward = 2 * forward;
 
+/// Multiply-adds of a matrix product in the time of one iteration of a loop
+/// over elements, before loops are fused.
+static constexpr double productSpeed = 8;
+
 Durations::Durations(GraphOp graph) {
   auto module = graph->getParentOfType<ModuleOp>();
   SymbolTable symbols(module);
@@ -24,11 +28,12 @@ Durations::Durations(GraphOp graph) {
     if (isNew) {
       auto chunk = symbols.lookup<ChunkOp>(node.getCallee());
       // All members do the same with different numbers of rows.
-      std::optional<double> estimate = estimateWork(
-          symbols.lookup<func::FuncOp>(chunk.getFunctions()[0].getAttr()));
-      if (!estimate)
+      auto function =
+          symbols.lookup<func::FuncOp>(chunk.getFunctions()[0].getAttr());
+      if (!function || function.isExternal())
         return;
-      work->second = *estimate;
+      Work counted = countWork(function);
+      work->second = counted.iterations + counted.multiplyAdds / productSpeed;
     }
     total += work->second;
     usual += node.getPass() == PassKind::B ? backward : forward;

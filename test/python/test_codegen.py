@@ -215,11 +215,29 @@ def test_update_in_place():
         "workspace_bytes": 0,
         "inputs": 4,
         "results": 1,
-        # One loop of 1000 iterations.
-        "work": 1000,
+        # A loop over 1000 elements and the copy of one, each as long as 12 multiply-adds.
+        "work": 12 * 1001,
         "target_cpu": kernel.metadata["target_cpu"],
         "target_features": kernel.metadata["target_features"],
     }
+
+
+@pytest.mark.parametrize(
+    ("function", "shapes", "work"),
+    [
+        (lambda a, b: a @ b, [(8, 16), (16, 32)], 8 * 16 * 32),
+        (lambda a, b: a.T @ b, [(16, 8), (16, 32)], 8 * 16 * 32),
+        (lambda a, b: a @ b.transpose(-1, -2), [(3, 8, 16), (3, 32, 16)], 3 * 8 * 16 * 32),
+        # Loops count once they are fused.
+        (lambda a, b, c: torch.relu(a * b + c) * b, [(40, 25)] * 3, 12 * 1000),
+        # A product of sums is a loop: nothing of the library makes it.
+        (lambda a, b: (a * b).sum(-1), [(40, 25)] * 2, 12 * (1000 + 40)),
+    ],
+)
+def test_work(function, shapes, work):
+    """Multiply-adds of products, and 12 for each iteration of a loop."""
+    kernel = Kernel(linalg(function, [randn(*shape) for shape in shapes]))
+    assert kernel.metadata["work"] == work
 
 
 def test_index_out_of_range_is_reported():

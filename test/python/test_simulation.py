@@ -184,6 +184,12 @@ def test_profiles():
     try:
         simulation = other.simulate(profile)
         assert 0 < simulation.makespan < math.inf
+        whole, halves = (
+            sum(amount for name, amount in item._work().items() if name.partition("_")[0] in "BIW")
+            for item in (program, other)
+        )
+        # The two halves of a backward do what it does, and hand something over.
+        assert whole <= halves < 1.2 * whole
         with pytest.raises(piper.UsageError, match="neither it nor another . was recorded"):
             other.simulate(piper.MachineProfile())
     finally:
