@@ -23,8 +23,9 @@ int64_t RowGroup::rowSize() const {
   int64_t most = 1;
   for (Operation *op : ops) {
     int64_t size = 1;
-    for (int64_t range : llvm::drop_begin(
-             cast<linalg::LinalgOp>(op).getStaticLoopRanges(), rows.size()))
+    SmallVector<int64_t> ranges =
+        cast<linalg::LinalgOp>(op).getStaticLoopRanges();
+    for (int64_t range : llvm::drop_begin(ranges, rows.size()))
       size *= range;
     most = std::max(most, size);
   }
