@@ -205,13 +205,27 @@ def _ask_store(work: Callable[[], None], address: tuple[str, int], deadline: flo
     # Calls of the store end late or never where its process is stopped, or is none.
     threading.Thread(target=body, daemon=True, name="rendezvous").start()
     try:
-        error = ended.get(timeout=max(deadline - time.monotonic(), 0) + _ANSWER_SECONDS)
+        error = _next_of(ended, max(deadline - time.monotonic(), 0), _ANSWER_SECONDS)
     except queue.Empty:
         raise RankLostError(failure + "does not answer within the time limit") from None
     if isinstance(error, RuntimeError):
         raise RankLostError(failure + f"cannot be reached: {_first_line(error)}")
     if error is not None:
         raise error
+
+
+def _next_of(ended: queue.SimpleQueue, *patience: float) -> BaseException | None:
+    """What comes within all the patience together. Raises queue.Empty.
+
+    In parts: where this process itself was stopped for long, the first is over at once though the store would answer, and a thread that is then in the
+    middle of a call would break the interpreter's end.
+    """
+    for seconds in patience[:-1]:
+        try:
+            return ended.get(timeout=seconds)
+        except queue.Empty:
+            pass
+    return ended.get(timeout=patience[-1])
 
 
 def _await_key(store: Store, key: str, known: Sequence[str], deadline: float, failure: str) -> None:

@@ -105,7 +105,7 @@ def program_of(
     keys: dict[fx.Node, Key] = {node: ("F", chunk) for node, chunk in forward.items()}
     keys.update({node: ("B", chunk) for node, chunk in backward.items()})
     keys.update({node: ("G", units[first]) for node, first in sums.glue.items()})
-    outputs = _outputs(joint, keys, sums, len(tags) - 1)
+    outputs = _outputs(joint, keys, len(tags) - 1)
     if divided:
         divide(graph, keys)
     pieces = Cutter(graph, keys, tags, constants.recipes, [node for _, nodes in outputs for node in nodes]).pieces()
@@ -154,12 +154,13 @@ def _names(
     return names
 
 
-def _output_values(joint: Joint) -> list[tuple[fx.Node, Port]]:
+def _output_values(joint: Joint) -> list[tuple[tuple[fx.Node, ...], Port]]:
+    """Each output's value, or the terms of which it is the sum (GradientSums)."""
     values = joint.module.graph.output_node().args[0]
     return [
-        (value, port)
+        (value if isinstance(value, tuple) else (value,), port)
         for value, port in zip(values, joint.outputs, strict=False)
-        if port is not None and isinstance(value, fx.Node)
+        if port is not None and isinstance(value, (fx.Node, tuple))
     ]
 
 
@@ -168,7 +169,7 @@ def _keep_overwritten(joint: Joint, forward: dict[fx.Node, int], constants: Cons
     microbatch's value.
     """
     graph = joint.module.graph
-    written = {port.name for value, port in _output_values(joint) if port.kind == "write"}
+    written = {port.name for _, port in _output_values(joint) if port.kind == "write"}
     copies: dict[fx.Node, int] = {}
     for node, port in joint.placeholders.items():
         readers = [user for user in node.users if user.op == "call_function" and user.meta["origin"].backward]
@@ -184,15 +185,15 @@ def _keep_overwritten(joint: Joint, forward: dict[fx.Node, int], constants: Cons
     return copies
 
 
-def _outputs(joint: Joint, keys: dict[fx.Node, Key], sums: GradientSums, last: int) -> list[tuple[Port, list[fx.Node]]]:
+def _outputs(joint: Joint, keys: dict[fx.Node, Key], last: int) -> list[tuple[Port, list[fx.Node]]]:
     """The values of each output, each made by an operation of the right pass."""
     graph = joint.module.graph
     copies: dict[tuple[fx.Node, str], fx.Node] = {}
     outputs = []
-    for value, port in _output_values(joint):
+    for values, port in _output_values(joint):
         kinds = ("B", "G") if port.kind == "gradient" else ("F",)
         nodes = []
-        for node in sums.contributions.get(value, [value]):
+        for node in values:
             if node not in keys or keys[node][0] not in kinds:
                 if (node, kinds[0]) not in copies:
                     copy = copies[node, kinds[0]] = identity(graph, node)

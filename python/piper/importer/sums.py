@@ -16,14 +16,15 @@ from .graphs import aten
 class GradientSums:
     """The rewritten sums of a graph.
 
+    Outputs that were such sums become tuples of the terms that are left.
+
     Attributes:
         glue: for each operation that belongs to glue, the first operation of the sum it is part of.
-        contributions: for each output that was such a sum, the terms that are left.
     """
 
     def __init__(self, graph: fx.Graph, chunks: dict[fx.Node, int]):
         self.glue: dict[fx.Node, fx.Node] = {}
-        self.contributions: dict[fx.Node, list[fx.Node]] = {}
+        self._contributions: dict[fx.Node, tuple[fx.Node, ...]] = {}
         self._graph = graph
         self._chunks = chunks
 
@@ -31,6 +32,8 @@ class GradientSums:
         for node in list(self._graph.nodes):
             if _is_sum(node) and not _continues(node):
                 self._split(node)
+        output = self._graph.output_node()
+        output.args = (tuple(self._contributions.get(value, value) for value in output.args[0]),)
 
     def _split(self, root: fx.Node) -> None:
         members, terms = _collect(root)
@@ -49,16 +52,14 @@ class GradientSums:
         with self._graph.inserting_before(root):
             parts = [self._add(group, root, chunk) for chunk, group in groups.items()]
         if all(user.op == "output" for user in root.users):
-            self.contributions[root] = parts
+            self._contributions[root] = tuple(parts)
             return
         if len(parts) > 1:
             with self._graph.inserting_before(root):
                 total = self._add(parts, root, None)
         else:
             total = parts[0]
-        if any(user.op == "output" for user in root.users):
-            self.contributions[root] = [total]
-        root.replace_all_uses_with(total, delete_user_cb=lambda user: user.op != "output")
+        root.replace_all_uses_with(total)
 
     def _add(self, terms: list[fx.Node], root: fx.Node, chunk: int | None) -> fx.Node:
         total, first = terms[0], None

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import collections
 
+import piper
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -72,6 +73,27 @@ class TwoOutputModel(nn.Module):
 
     def forward(self, x):
         return self.c(self.project(torch.tanh(self.b(torch.tanh(self.a(x))))))
+
+
+class SharedAtDepths(nn.Module):
+    """One layer at three depths, twice at one of them: gradients that bypass a reduction, or are reduced twice, show (pytorch/pytorch#144530)."""
+
+    CALLS = (1, 0, 2, 1)
+
+    def __init__(self, stages: int):
+        super().__init__()
+        self.shared, self.own = nn.Linear(4, 4), nn.ModuleList(nn.Linear(4, 4) for _ in self.CALLS)
+        self.stages = stages
+
+    def forward(self, x):
+        depth = len(self.CALLS) // self.stages
+        for stage in range(self.stages):
+            with piper.annotate("stage"):
+                for layer in range(stage * depth, (stage + 1) * depth):
+                    x = torch.tanh(self.own[layer](x))
+                    for _ in range(self.CALLS[layer]):
+                        x = torch.tanh(self.shared(x))
+        return x
 
 
 class NormalizedModel(nn.Module):

@@ -21,6 +21,7 @@ SGD = functools.partial(torch.optim.SGD, lr=0.1, momentum=0.9)
 DIVIDED = [name for name in piper.schedules.names() if "W" in str(piper.schedules.build(name, 2, MICROBATCHES).rows())]
 
 # Stages in one piece each, or two by two.
+PARTS = ["0", "1", "2", "3"]
 TIED_PARTS = [["embed", "layers.0"], ["layers.1"], ["layers.2"], ["layers.3", "head"]]
 
 
@@ -84,6 +85,43 @@ def test_operation_with_two_results(schedule: str):
     program = compiled(model, cases.mean_squared, batches[0], [["a"], ["b"], ["project"], ["c"]], schedule, PP2DP2)
     check(program, model, cases.mean_squared, batches)
     program.close()
+
+
+@pytest.mark.parametrize(
+    "axes, zero", [(PP2, 0), (PP2DP2, 0), (PP2DP2, 3)], ids=["pp2", "pp2dp2-zero0", "pp2dp2-zero3"]
+)
+@pytest.mark.parametrize("schedule", ["1f1b", *DIVIDED])
+def test_weight_used_at_three_depths_and_twice_at_one(schedule: str, axes: dict, zero: int):
+    """Its gradient has four parts, which several weight gradients make at different times: each is summed and reduced once."""
+    torch.manual_seed(5)
+    model = cases.SharedAtDepths(piper.schedules.build(schedule, axes["pp"], MICROBATCHES).stages)
+    batches = [(torch.randn(16, 4), torch.randn(16, 4)) for _ in range(STEPS)]
+    strategy = piper.strategies.pipeline(piper.Mesh(**axes), schedule, MICROBATCHES, zero)
+    optimizer = SGD(model.parameters())
+    program = piper.compile(model, cases.mean_squared, batches[0], strategy=strategy, optimizer=optimizer)
+    check(program, model, cases.mean_squared, batches)
+    if zero < 3:
+        copies = list(program._execution.copies("shared.weight").values())
+        assert len(copies) == 2 * axes.get("dp", 1) and all(torch.equal(value, copies[0]) for value in copies)
+    program.close()
+
+
+@pytest.mark.parametrize("schedule", DIVIDED)
+def test_memory_does_not_grow_with_the_microbatches(schedule: str):
+    """Weight gradients that wait hold on to what they need: of how many microbatches is bounded (pytorch/pytorch#153833, zero-bubble-pipeline-parallelism#8)."""
+    torch.manual_seed(6)
+    model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(16, 16), torch.nn.Tanh()) for _ in range(4)))
+    peaks = []
+    for microbatches in (8, 16, 32):
+        batch = torch.randn(2 * microbatches, 16), torch.randn(2 * microbatches, 16)
+        stages = piper.schedules.build(schedule, 2, microbatches).stages
+        piper.annotate_modules(model, {"stage": [PARTS[i : i + 4 // stages] for i in range(0, 4, 4 // stages)]})
+        strategy = piper.strategies.pipeline(piper.Mesh(pp=2), schedule, microbatches)
+        program = piper.compile(model, cases.mean_squared, batch, strategy=strategy)
+        found = program.simulate(piper.DelayDevice({"*": 1.0}))
+        program.close()
+        peaks.append([max(sum(live.values()) for _, live in found.memory(rank)) for rank in (0, 1)])
+    assert peaks[0] == peaks[1] == peaks[2] and min(peaks[0]) > 0
 
 
 @pytest.mark.parametrize(
