@@ -4,14 +4,29 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable
 
 import language_model as lm
 import piper
+from piper.compiler import compile_with
+from piper.importer.shared import SharedImports
 
 # Smaller than one layer of the model (2.6 MB), so that several buckets make one layer.
 SMALL_BUCKET_MIB = 0.5
+
+
+@functools.cache
+def _model(layers: int, stages: int | None):
+    """No compilation changes it, so that all may have it, and what is captured of it, in common."""
+    model = lm.build(layers)
+    return model if stages is None else piper.annotate_modules(model, {"stage": lm.stages(model, stages)})
+
+
+@functools.cache
+def _imports(rows: int) -> SharedImports:
+    return SharedImports()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,15 +66,13 @@ class Composition:
         )
 
     def compile(self, x, y, make_optimizer: Callable):
-        model = lm.build(self.layers)
-        if self.pp > 1:
-            piper.annotate_modules(model, {"stage": lm.stages(model, self.stages or self.pp)})
+        model = _model(self.layers, (self.stages or self.pp) if self.pp > 1 else None)
         optimizer = (
             make_optimizer(model.parameters(), lr=0.1)
             if isinstance(make_optimizer, type)
             else make_optimizer(model.parameters())
         )
-        return piper.compile(model, lm.loss_fn, (x, y), strategy=self.strategy(), optimizer=optimizer)
+        return compile_with(_imports(len(x)), model, lm.loss_fn, (x, y), self.strategy(), optimizer)
 
 
 def whole_backwards(name: str, ranks: int, microbatches: int) -> piper.schedules.Schedule:

@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import language_model as lm
+import piper
 import pytest
 import reference
 import torch
@@ -18,8 +19,23 @@ HERE = pathlib.Path(__file__).parent
 BY_RANKS = {ranks: [str(c) for c in COMPOSITIONS if c.ranks == ranks] for ranks in (2, 4)}
 
 
-def torchrun(ranks: int, script: pathlib.Path, *arguments: str, timeout: float = 900) -> subprocess.CompletedProcess:
-    """Runs a script under torchrun on a free port of this machine."""
+# 37 rows: each replica has another number of them (19 and 18), and so have its eight microbatches (3 and 2).
+RAGGED = """
+import torch
+from torch import nn
+
+def build():
+    torch.manual_seed(0)
+    layers = [nn.Sequential(nn.LayerNorm(12), nn.Linear(12, 12), nn.Tanh()) for _ in range(4)]
+    return nn.Sequential(*layers), nn.functional.mse_loss, [(torch.randn(37, 12), torch.randn(37, 12)) for _ in range(2)]
+
+def optimizer(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+"""
+
+
+def torchrun(ranks: int, *arguments: str | pathlib.Path, timeout: float = 900) -> subprocess.CompletedProcess:
+    """Runs a script, or a module after "-m", under torchrun on a free port of this machine."""
     command = [
         sys.executable,
         "-m",
@@ -27,8 +43,7 @@ def torchrun(ranks: int, script: pathlib.Path, *arguments: str, timeout: float =
         "--standalone",
         "--nproc-per-node",
         str(ranks),
-        str(script),
-        *arguments,
+        *map(str, arguments),
     ]
     return subprocess.run(command, capture_output=True, text=True, timeout=timeout, cwd=HERE)
 
@@ -68,3 +83,16 @@ def test_gradients_updates_and_replicas(results):
         if len({o["digest"] for o in outcomes}) != 1 or any(o["losses"] != outcomes[0]["losses"] for o in outcomes):
             failures.append(f"{name}: ranks disagree")
     assert not failures, "\n".join(failures)
+
+
+def test_every_schedule_with_every_zero_level(tmp_path):
+    file = tmp_path / "ragged.py"
+    file.write_text(RAGGED)
+    options = ("--mesh", "pp=2,dp=2", "--microbatches", "8", "--steps", "2")
+    done = torchrun(4, "-m", "piper.cli", "verify", file, "--all", *options)
+    assert done.returncode == 0, done.stdout + done.stderr[-4000:]
+    _, *rows, summary = done.stdout.splitlines()
+    wanted = [(name, str(zero)) for name in piper.schedules.names() for zero in range(4)]
+    assert [(row.split()[0], row.split()[2]) for row in rows] == wanted
+    assert all(row.endswith("ok") for row in rows)
+    assert summary == "40 of 40 equal to PyTorch"
