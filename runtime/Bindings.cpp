@@ -341,14 +341,15 @@ NB_MODULE(_runtime, m) {
           [](DelayCosts *costs,
              const std::vector<std::pair<std::string, double>> &kernels,
              const std::vector<std::tuple<std::string, double, double>> &links,
-             double memory) {
-            new (costs) DelayCosts{{}, {}, memory};
+             double memory, uint32_t cores) {
+            new (costs) DelayCosts{{}, {}, memory, cores};
             for (const auto &[pattern, seconds] : kernels)
               costs->kernels.push_back({pattern, seconds});
             for (const auto &[pattern, latency, bandwidth] : links)
               costs->links.push_back({pattern, latency, bandwidth});
           },
-          nb::arg("kernels"), nb::arg("links"), nb::arg("memory_bandwidth"));
+          nb::arg("kernels"), nb::arg("links"), nb::arg("memory_bandwidth"),
+          nb::arg("cores"));
   m.def(
       "simulate",
       [](const ParsedPlan &parsed, const DelayCosts &costs,

@@ -21,6 +21,8 @@ struct StreamOptions {
   std::string name;
   /// Cores that the stream may use; empty = any.
   std::vector<int> cores;
+  /// How many the plan gives it, 0 = any number.
+  uint32_t budget = 0;
   uint64_t workspaceBytes = 0;
 };
 

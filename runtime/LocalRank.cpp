@@ -28,6 +28,7 @@ LocalRank::LocalRank(World &world, Device &device, uint32_t rank,
     const plan::Stream &record = rankClass.streams[s];
     StreamOptions options;
     options.name = record.name;
+    options.budget = record.cores;
     options.workspaceBytes = record.workspaceBytes;
     for (uint32_t i = 0; i < record.cores && nextCore < cores.size(); ++i)
       options.cores.push_back(cores[nextCore++]);

@@ -24,13 +24,17 @@ class DelayDevice:
     those before it, and is there one latency later. A collective begins when its last member comes and takes one latency and the time in which a link passes
     what each member sends in a bandwidth-optimal algorithm: 2 (n - 1) / n of an all_reduce's bytes over n members.
     memory_bandwidth: bytes per second of copies, zero fills and accumulations, which otherwise take no time.
+    cores: of a rank (multiprocessors, on a GPU), for all of which times of kernels are stated: on a stream with a budget of some of them (`piper.stream @comm {sms = 2}`)
+    they take as much longer as it has fewer. None: budgets change nothing.
 
-    Patterns are those of fnmatch; of several that match the first counts, and what matches none takes no time. Streams of one rank do not slow each other down.
+    Patterns are those of fnmatch; of several that match the first counts, and what matches none takes no time. But for budgets, streams of one rank do not
+    slow each other down.
     """
 
     kernels: Mapping[str, float]
     links: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     memory_bandwidth: float | None = None
+    cores: int | None = None
 
     def costs(self) -> _runtime.DelayCosts:
         """The same as the runtime takes it. Raises UsageError if a field is not what it should be."""
@@ -42,7 +46,9 @@ class DelayDevice:
             values = _LINK_FIELDS | dict(link)
             links.append((pattern, *(_number(f"links[{pattern!r}][{name!r}]", values[name]) for name in _LINK_FIELDS)))
         memory = math.inf if self.memory_bandwidth is None else _number("memory_bandwidth", self.memory_bandwidth)
-        return _runtime.DelayCosts(kernels, links, memory)
+        if self.cores is not None and (type(self.cores) is not int or not 0 < self.cores < 2**31):
+            raise UsageError(f"cores: expected a number of cores, got {short(self.cores)}")
+        return _runtime.DelayCosts(kernels, links, memory, self.cores or 0)
 
 
 class Rehearsal:

@@ -66,7 +66,29 @@ DelayDevice::DelayDevice(const DelayCosts &costs, const plan::Plan &plan) {
   }
   memoryNsPerByte =
       nanosecondsPerByte(costs.memoryBytesPerSecond, "memory bandwidth");
+  cores = costs.cores;
   checkPatterns(plan);
+  checkBudgets(plan);
+}
+
+void DelayDevice::checkBudgets(const plan::Plan &plan) const {
+  for (const plan::RankClass &rankClass : plan.classes) {
+    uint64_t budgets = 0;
+    for (const plan::Stream &stream : rankClass.streams)
+      budgets += stream.cores;
+    if (cores != 0 && budgets > cores)
+      throw Error("rank " + std::to_string(rankClass.ranks.front()) +
+                  ": expected budgets of at most " + std::to_string(cores) +
+                  " cores, got streams with " + std::to_string(budgets) +
+                  " together");
+  }
+}
+
+uint64_t DelayDevice::launchTime(const void *kernel, uint32_t budget) const {
+  uint64_t time = *static_cast<const uint64_t *>(kernel);
+  if (cores == 0 || budget == 0)
+    return time;
+  return uint64_t(std::llround(double(time) * cores / budget));
 }
 
 void DelayDevice::checkPatterns(const plan::Plan &plan) const {
@@ -119,7 +141,7 @@ const Link *DelayDevice::link(const std::string &communicator) const {
 
 std::unique_ptr<DeviceStream>
 DelayDevice::createStream(const StreamOptions &options) {
-  return std::make_unique<DelayStream>(options, memoryNsPerByte);
+  return std::make_unique<DelayStream>(*this, options);
 }
 
 } // namespace piper::runtime

@@ -26,6 +26,10 @@ struct DelayCosts {
   std::vector<LinkCost> links;
   /// Of copies, zero fills and accumulations; infinity = they take no time.
   double memoryBytesPerSecond = 0;
+  /// Cores (multiprocessors) of a rank, all of which the stated kernels use: on
+  /// a stream with a budget they take as much longer as that is smaller. 0 =
+  /// budgets slow nothing down.
+  uint32_t cores = 0;
 };
 
 /// Kernels and links take stated times and compute nothing: no byte of a rank's
@@ -44,6 +48,8 @@ public:
   createStream(const StreamOptions &options) override;
   const Link *link(const std::string &communicator) const override;
   bool holdsData() const override { return false; }
+  /// In nanoseconds; `budget` is that of the stream.
+  uint64_t launchTime(const void *kernel, uint32_t budget) const;
   /// Of a copy, zero fill or accumulation, in nanoseconds.
   uint64_t memoryTime(uint64_t bytes) const {
     return uint64_t(double(bytes) * memoryNsPerByte);
@@ -59,10 +65,12 @@ private:
     Link link;
   };
   void checkPatterns(const plan::Plan &plan) const;
+  void checkBudgets(const plan::Plan &plan) const;
 
   std::vector<KernelTime> kernels;
   std::vector<NamedLink> links;
   double memoryNsPerByte = 0;
+  uint32_t cores = 0;
 };
 
 } // namespace piper::runtime

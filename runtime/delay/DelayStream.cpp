@@ -11,15 +11,17 @@ void wakeUpOnTime() { prctl(PR_SET_TIMERSLACK, 1, 0, 0, 0); }
 
 } // namespace
 
-DelayStream::DelayStream(const StreamOptions &options, double memoryNsPerByte)
-    : memoryNsPerByte(memoryNsPerByte), thread(options.name, wakeUpOnTime) {}
+DelayStream::DelayStream(const DelayDevice &device,
+                         const StreamOptions &options)
+    : device(device), budget(options.budget),
+      thread(options.name, wakeUpOnTime) {}
 
 void DelayStream::enqueue(std::function<void()> work) {
   thread.enqueue(std::move(work));
 }
 
 void DelayStream::launch(const void *kernel, void *const *) {
-  schedule.advance(*static_cast<const uint64_t *>(kernel));
+  schedule.advance(device.launchTime(kernel, budget));
 }
 
 void DelayStream::copy(void *, const void *, uint64_t bytes) { pass(bytes); }
@@ -32,7 +34,7 @@ void DelayStream::accumulate(plan::DType dtype, bool, void *, const void *,
 }
 
 void DelayStream::pass(uint64_t bytes) {
-  schedule.advance(uint64_t(double(bytes) * memoryNsPerByte));
+  schedule.advance(device.memoryTime(bytes));
 }
 
 } // namespace piper::runtime

@@ -4,6 +4,7 @@
 
 #include "runtime/StreamThread.h"
 #include "runtime/Timeline.h"
+#include "runtime/delay/DelayDevice.h"
 
 namespace piper::runtime {
 
@@ -11,10 +12,9 @@ namespace piper::runtime {
 /// the executor waits until the clock is there.
 class DelayStream : public DeviceStream {
 public:
-  DelayStream(const StreamOptions &options, double memoryNsPerByte);
+  DelayStream(const DelayDevice &device, const StreamOptions &options);
 
   void enqueue(std::function<void()> work) override;
-  /// kernel: the nanoseconds it takes.
   void launch(const void *kernel, void *const *args) override;
   void copy(void *dst, const void *src, uint64_t bytes) override;
   void fillZero(void *dst, uint64_t bytes) override;
@@ -26,7 +26,8 @@ public:
 private:
   void pass(uint64_t bytes);
 
-  double memoryNsPerByte;
+  const DelayDevice &device;
+  uint32_t budget;
   Timeline schedule;
   StreamThread thread;
 };

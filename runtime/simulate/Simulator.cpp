@@ -100,7 +100,7 @@ private:
     waiting.push_back(uint32_t(&stream - streams.data()));
   }
   Channel &channelOf(const Stream &stream, const plan::Action &action);
-  uint64_t launchTime(const plan::Action &action);
+  uint64_t launchTime(const Stream &stream, const plan::Action &action);
   void finish();
   void traceBack();
   [[noreturn]] void reportStuck() const;
@@ -164,11 +164,16 @@ Channel &Simulator::channelOf(const Stream &stream,
   return channel;
 }
 
-uint64_t Simulator::launchTime(const plan::Action &action) {
+uint64_t Simulator::launchTime(const Stream &stream,
+                               const plan::Action &action) {
   auto [found, isNew] = launchTimes.try_emplace(&action, 0);
-  if (isNew)
-    found->second = *static_cast<const uint64_t *>(
-        device.findKernel(plan.kernels[action.imm[0]].name, action.label));
+  if (isNew) {
+    const plan::RankClass &rankClass =
+        plan.classes[size_t(plan::classOf(plan, stream.rank))];
+    found->second = device.launchTime(
+        device.findKernel(plan.kernels[action.imm[0]].name, action.label),
+        rankClass.streams[stream.number].cores);
+  }
   return found->second;
 }
 
@@ -279,7 +284,7 @@ bool Simulator::execute(Stream &stream, const plan::Action &action,
                         Moment &ready, uint64_t &work) {
   switch (action.opcode) {
   case plan::Opcode::Launch:
-    work = launchTime(action);
+    work = launchTime(stream, action);
     return true;
   case plan::Opcode::Copy:
   case plan::Opcode::FillZero:

@@ -134,6 +134,8 @@ def test_costs_are_json_and_folders_need_no_memory(pp4_dp4, tmp_path):
         (piper.DelayDevice({}, {"*": {"bandwidth": 0}}), r"links '\*': expected bytes per second above 0, got 0"),
         (piper.DelayDevice({}, {"ring": {}}), r"pattern 'ring' matches none of the plan's communicators"),
         (piper.DelayDevice({}, memory_bandwidth=0), r"memory bandwidth: expected bytes per second above 0"),
+        (piper.DelayDevice({}, cores=0), r"cores: expected a number of cores, got 0"),
+        (piper.DelayDevice({}, cores=2.0), r"cores: expected a number of cores, got 2.0"),
     ],
 )
 def test_costs_that_make_no_sense(pp4_dp4, device, message):

@@ -5,6 +5,7 @@
 #include "Check.h"
 #include "runtime/Executor.h"
 #include "runtime/delay/DelayDevice.h"
+#include "runtime/simulate/Simulator.h"
 
 #include <cmath>
 #include <functional>
@@ -103,7 +104,7 @@ std::string messageOf(const std::function<void()> &work) {
 
 DelayCosts costs(std::vector<DelayCosts::KernelCost> kernels,
                  std::vector<DelayCosts::LinkCost> links = {}) {
-  return {std::move(kernels), std::move(links), kNever};
+  return {std::move(kernels), std::move(links), kNever, 0};
 }
 
 /// The first pattern that matches the label or the kernel's name counts.
@@ -141,6 +142,25 @@ void streamsOverlap() {
   near(fixture.endOf(0, 1, 0), 4);
   near(double(fixture.event(0, 1, 1).waited) / kMs, 6);
   near(fixture.endOf(0, 1, 2), 14);
+}
+
+/// A kernel on one of four cores takes four times as long, on a stream without
+/// a budget as long as stated; the simulator says the same.
+void budgets() {
+  Plan plan = planOf({{{launch(0, {arena(0)}, "a"), launch(0, {arena(0)}, "a")},
+                       {launch(1, {}, "b")}}});
+  plan.classes[0].streams[1].cores = 1;
+  DelayCosts stated = costs({{"a", 0.005}, {"b", 0.003}});
+  near(Fixture(plan, stated).run(), 10);
+  stated.cores = 4;
+  near(Fixture(plan, stated).run(), 12);
+  near(double(simulate(plan, DelayDevice(stated, plan), "step", 0).duration) /
+           kMs,
+       12);
+  plan.classes[0].streams[0].cores = 4;
+  CHECK_CONTAINS(messageOf([&] { Fixture(plan, stated); }),
+                 "rank 0: expected budgets of at most 4 cores, got streams "
+                 "with 5 together");
 }
 
 /// A send takes no time of its stream, messages pass a link one by one, and a
@@ -274,6 +294,7 @@ void failures() {
 int main() {
   patterns();
   streamsOverlap();
+  budgets();
   messages();
   lateReceiver();
   collectives();
