@@ -79,7 +79,7 @@ sanitize-lit: install
 	PATH="$(abspath build/$@/bin):$(abspath $(BIN)):$$PATH" $(BIN)/lit -sv test
 
 test-python: install
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) test/python
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --durations=20 test/python
 
 demo: install
 	$(BIN)/python -m piper.examples.demo

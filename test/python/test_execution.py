@@ -426,6 +426,15 @@ def test_a_forked_child_leaves_the_job_alone(kernels):
     execution.close()
 
 
+@pytest.fixture
+def interruptible():
+    """What a shell starts in the background ignores interrupts."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_run_raises_keyboard_interrupt(kernels):
     actions = [Action("launch", [], [0], "pause")] * 10000
     plan = Plan(1, [RankClass([0], {"step": [actions]}, ["compute"])], kernels=[("pause", 0, [])])
