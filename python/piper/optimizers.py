@@ -108,40 +108,43 @@ _OPTIONS["adamw"] = _OPTIONS["adam"]
 
 @dataclass
 class Group:
-    """A parameter group as it was compiled: `options` is the torch optimizer's own dict and is read again at each step."""
+    """A parameter group as it was compiled. `read` gives its options as they are now: those of the torch optimizer, or of a loaded program."""
 
     name: str
     rule: str
     config: Config
     slots: list[str]
-    options: Mapping[str, Any]
+    read: Callable[[], Mapping[str, Any]]
     parameters: list[str]
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Read again at each step. Raises UsageError if the torch optimizer has other parameters than when the program was compiled."""
+        return self.read()
 
     def scalars(self, step: int) -> dict[str, float]:
         """The numbers of step `step` (1 at the first). Raises UsageError if an option that is compiled in has changed, is missing, or is no finite number."""
-        rule = RULES[self.rule]
+        rule, options = RULES[self.rule], self.options
         try:
-            return self._scalars(rule, step)
+            return self._scalars(rule, options, step)
         except (KeyError, TypeError, ValueError, ArithmeticError) as error:
             if isinstance(error, UsageError):
                 raise
             raise UsageError(f"the options of optimizer group '{self.name}' cannot be used: {error!r}") from None
 
-    def _scalars(self, rule: Rule, step: int) -> dict[str, float]:
-        for name, value in rule.config(self.options).items():
+    def _scalars(self, rule: Rule, options: Mapping[str, Any], step: int) -> dict[str, float]:
+        for name, value in rule.config(options).items():
             if value != self.config[name]:
                 raise UsageError(
                     f"optimizer option '{name}' was {self.config[name]} when the program was compiled, got {value}: compile again"
                 )
-        if rule.slots(self.options) != self.slots:
+        if rule.slots(options) != self.slots:
             raise UsageError("momentum was zero when the program was compiled or is now: compile again")
-        values = rule.scalars(self.options, step)
+        values = rule.scalars(options, step)
         for name, value in values.items():
             if not math.isfinite(value):
-                options = ", ".join(
-                    f"{key}={self.options.get(key)}" for key in ("lr", "weight_decay") if key in self.options
-                )
-                raise UsageError(f"expected finite optimizer options, got {options}: '{name}' would be {value}")
+                got = ", ".join(f"{key}={options.get(key)}" for key in ("lr", "weight_decay") if key in options)
+                raise UsageError(f"expected finite optimizer options, got {got}: '{name}' would be {value}")
         return values
 
     def to_mlir(self) -> str:
@@ -168,6 +171,8 @@ def rule_of(optimizer: Any) -> str:
     if type(optimizer) not in known:
         names = ", ".join(cls.__name__ for cls in known)
         raise UsageError(f"expected one of torch.optim's {names} as optimizer, got {type(optimizer).__name__}")
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise UsageError("expected an optimizer without hooks of its step: a compiled step does not call them")
     if optimizer.state:
         raise UsageError("expected an optimizer that has taken no step yet: its moments would be lost")
     return known[type(optimizer)]
@@ -197,7 +202,7 @@ def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
         parameters = list(dict.fromkeys(names[id(parameter)] for parameter in trainable))
         seen.update(parameters)
         if parameters:
-            groups.append(make_group(f"group{index}", name, options, parameters))
+            groups.append(make_group(f"group{index}", name, _live_options(optimizer, index), parameters))
     missing = [name for name in dict.fromkeys(names.values()) if name not in seen]
     if missing:
         raise UsageError(
@@ -207,23 +212,47 @@ def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
     return groups
 
 
-def make_group(name: str, rule: str, options: Mapping[str, Any], parameters: list[str]) -> Group:
+def _live_options(optimizer: Any, index: int) -> Callable[[], Mapping[str, Any]]:
+    """The options of a group, whose dict may be another one at every step (optimizer.load_state_dict replaces it)."""
+    count, known = len(optimizer.param_groups), list(optimizer.param_groups[index]["params"])
+    trained = [parameter.requires_grad for parameter in known]
+
+    def read() -> Mapping[str, Any]:
+        groups = optimizer.param_groups
+        if len(groups) != count or [id(p) for p in groups[index]["params"]] != [id(p) for p in known]:
+            raise UsageError("the optimizer had other parameters when the program was compiled: compile again")
+        if [parameter.requires_grad for parameter in known] != trained:
+            raise UsageError(
+                f"a parameter of optimizer group {index} was frozen or thawed after the program was compiled: compile again"
+            )
+        return groups[index]
+
+    return read
+
+
+def make_group(name: str, rule: str, read: Callable[[], Mapping[str, Any]], parameters: list[str]) -> Group:
     """A group whose config and slots are what its options say now."""
-    return Group(name, rule, RULES[rule].config(options), RULES[rule].slots(options), options, parameters)
+    options = read()
+    return Group(name, rule, RULES[rule].config(options), RULES[rule].slots(options), read, parameters)
 
 
 def without_updates(parameters: list[str]) -> list[Group]:
     """The group of a program that has no optimizer: its updates are compiled, and never run."""
     options = {"lr": 0.0, "momentum": 0.0, "dampening": 0.0, "weight_decay": 0.0, "nesterov": False, "maximize": False}
-    return [make_group("group0", "sgd", options, parameters)] if parameters else []
+    return [make_group("group0", "sgd", lambda: options, parameters)] if parameters else []
 
 
 def restore(saved: Sequence[Mapping[str, Any]]) -> list[Group]:
     """Groups of a saved program: options are plain dicts that the user may change between steps."""
     return [
-        Group(item["name"], item["rule"], item["config"], item["slots"], dict(item["options"]), item["parameters"])
+        Group(item["name"], item["rule"], item["config"], item["slots"], _kept(item["options"]), item["parameters"])
         for item in saved
     ]
+
+
+def _kept(options: Mapping[str, Any]) -> Callable[[], Mapping[str, Any]]:
+    own = dict(options)
+    return lambda: own
 
 
 def describe(groups: Sequence[Group]) -> list[dict[str, Any]]:
@@ -234,7 +263,9 @@ def describe(groups: Sequence[Group]) -> list[dict[str, Any]]:
             "rule": group.rule,
             "config": group.config,
             "slots": group.slots,
-            "options": {key: _plain(group.options[key]) for key in sorted(_OPTIONS[group.rule] & set(group.options))},
+            "options": {
+                key: _plain(value) for key, value in sorted(group.options.items()) if key in _OPTIONS[group.rule]
+            },
             "parameters": group.parameters,
         }
         for group in groups

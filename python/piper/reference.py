@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from .importer.inputs import Batch, describe
-from .importer.loss import loss_pair
+from .importer.loss import checked_pair, loss_pair
 
 
 class Reference:
@@ -75,16 +75,27 @@ class Reference:
         losses, weights, divide = [], [], True
         for part, rows in self._divide(Batch.of(batch)):
             output = self._model(*part.args, **part.kwargs)
-            total, weight, form = loss_pair(self._loss_fn, output, part.target, self._reduction, rows)
+            total, weight, divide = self._loss(output, part.target, rows)
             total.backward()
             losses.append(total.item())
             weights.append(weight.item())
-            divide = form.divide
         scale = sum(weights) if divide else 1.0
         for parameter in self._parameters:
             if parameter.grad is not None:
                 parameter.grad = parameter.grad / scale if scale else torch.zeros_like(parameter.grad)
         return (sum(losses) / scale if scale else float("nan")), scale
+
+    def _loss(self, output: Any, target: Any, rows: int | None) -> tuple[torch.Tensor, torch.Tensor, bool]:
+        """Sum and weight, and whether the one is divided by the other."""
+        if self._parts != (1, 1):
+            total, weight, form = loss_pair(self._loss_fn, output, target, self._reduction, rows)
+            return total, weight, form.divide
+        result = self._loss_fn(output, target)
+        if not isinstance(result, torch.Tensor):
+            total, weight, _ = checked_pair(result, self._reduction)
+            return total, weight, True
+        # Of the whole batch it is the loss, whatever the importer takes it for. A mean over nothing has no gradient.
+        return result, torch.zeros(()) if result.isnan() else torch.ones(()), True
 
     def _divide(self, batch: Batch) -> Iterator[tuple[Batch, int | None]]:
         inputs, _, rows = describe(batch, self._batch_dims)

@@ -93,6 +93,56 @@ def test_groups_keep_their_own_options_and_names():
         groups[1].scalars(1)
 
 
+def test_options_are_those_of_the_optimizer_now():
+    """optimizer.load_state_dict puts other dicts in the place of its groups'."""
+    parameter = torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.SGD([parameter], lr=0.1)
+    (group,) = optimizers.read(optimizer, {id(parameter): "w"})
+    optimizer.load_state_dict(torch.optim.SGD([parameter], lr=0.7).state_dict())
+    assert group.scalars(1)["lr"] == 0.7
+    optimizer.param_groups[0]["lr"] = 0.3
+    assert group.scalars(1)["lr"] == 0.3 and group.options is optimizer.param_groups[0]
+
+
+def _freeze(optimizer):
+    optimizer.param_groups[0]["params"][0].requires_grad_(False)
+
+
+def _shrink(optimizer):
+    optimizer.param_groups[0]["params"] = optimizer.param_groups[0]["params"][:1]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (_freeze, "a parameter of optimizer group 0 was frozen or thawed after the program was compiled"),
+        (_shrink, "the optimizer had other parameters when the program was compiled"),
+        (lambda o: o.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))]}), "had other parameters"),
+    ],
+)
+def test_other_parameters_need_another_program(change, message):
+    parameters = [torch.nn.Parameter(torch.zeros(2)) for _ in range(2)]
+    optimizer = torch.optim.SGD(parameters, lr=0.1)
+    (group,) = optimizers.read(optimizer, {id(p): f"w{n}" for n, p in enumerate(parameters)})
+    change(optimizer)
+    with pytest.raises(piper.UsageError, match=message + ".*: compile again"):
+        group.scalars(1)
+
+
+def test_hooks_that_nobody_would_call_are_refused():
+    def hook(*_):
+        pass
+
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    for register in ("register_step_pre_hook", "register_step_post_hook"):
+        optimizer = torch.optim.SGD([parameter], lr=1)
+        handle = getattr(optimizer, register)(hook)
+        with pytest.raises(piper.UsageError, match="without hooks of its step"):
+            optimizers.read(optimizer, {id(parameter): "w"})
+        handle.remove()
+        assert optimizers.read(optimizer, {id(parameter): "w"})
+
+
 def test_saved_groups_come_back():
     parameter = torch.nn.Parameter(torch.zeros(2))
     groups = optimizers.read(torch.optim.AdamW([parameter], lr=3e-4), {id(parameter): "w"})

@@ -104,6 +104,10 @@ def _check_tensors(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
+        if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
+            raise ImporterError(
+                f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it"
+            )
         if parameter.dtype.is_complex:
             raise ImporterError(f"parameter '{name}' is of {parameter.dtype}: expected real parameters")
         if parameter.dtype == torch.float16 and parameter.requires_grad:

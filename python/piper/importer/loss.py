@@ -98,7 +98,8 @@ class _MeanRecognizer(TorchFunctionMode):
 
     def __init__(self):
         super().__init__()
-        self._pairs: list[tuple[torch.Tensor, _Pair]] = []
+        # With the version of the mean, which counts what was done to it in place.
+        self._pairs: list[tuple[torch.Tensor, int, _Pair]] = []
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -107,11 +108,12 @@ class _MeanRecognizer(TorchFunctionMode):
         if pair is None:
             return func(*args, **kwargs)
         result = pair.total if pair.weight is None else pair.total / pair.weight
-        self._pairs.append((result, pair))
+        self._pairs.append((result, result._version, pair))
         return result
 
     def pair_of(self, result: torch.Tensor) -> _Pair | None:
-        return next((pair for mean, pair in self._pairs if mean is result), None)
+        found = (pair for mean, version, pair in self._pairs if mean is result and mean._version == version)
+        return next(found, None)
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def loss_pair(
     with recognizer:
         result = loss_fn(output, target)
     if isinstance(result, (tuple, list)):
-        return _checked_pair(result, reduction)
+        return checked_pair(result, reduction)
     if not isinstance(result, torch.Tensor) or result.dim() != 0:
         got = f"a tensor of shape {tuple(result.shape)}" if isinstance(result, torch.Tensor) else type(result).__name__
         raise ImporterError(f"expected loss_fn to return a scalar tensor or a pair (sum, weight), got {got}")
@@ -219,7 +221,8 @@ def loss_pair(
     return pair.total, pair.weight.detach(), LossForm("mean", True, True, elements_per_row=per_row)
 
 
-def _checked_pair(result, reduction: str | None):
+def checked_pair(result, reduction: str | None = None) -> tuple[torch.Tensor, torch.Tensor, LossForm]:
+    """A pair that the user's loss gave. Raises ImporterError if it is none."""
     if reduction is not None:
         raise ImporterError(
             f"loss_reduction={reduction!r} does not apply to a loss_fn that returns a pair (sum, weight)"

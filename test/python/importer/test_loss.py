@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Σ sum / Σ weight over unequal parts is torch's loss of the whole."""
 
+import piper
 import pytest
 import torch
 import torch.nn.functional as F
@@ -15,6 +16,11 @@ WEIGHTS = torch.tensor([0.2, 1.0, 0.7, 2.0, 0.1])
 
 def probabilities(out, target):
     return F.cross_entropy(out, F.softmax(target, -1))
+
+
+def in_place(loss):
+    loss *= 3
+    return loss
 
 
 CLASSES = {
@@ -81,8 +87,11 @@ def test_parts_combine(name):
         lambda o, t: F.mse_loss(o, t) + 0.1 * o.mean(),
         lambda o, t: F.mse_loss(o, t) * 1.0,
         lambda o, t: (o - t).pow(2).mean(0).mean(),
+        lambda o, t: F.mse_loss(o, t).add_(0.1 * o.mean()),
+        lambda o, t: in_place(F.mse_loss(o, t)),
+        lambda o, t: in_place(o.pow(2).sum()),
     ],
-    ids=["two terms", "scaled", "mean of means"],
+    ids=["two terms", "scaled", "mean of means", "added in place", "scaled in place", "sum scaled in place"],
 )
 def test_other_scalars_say_what_to_do(loss_fn):
     out, target = torch.randn(7, 5), torch.randn(7, 5)
@@ -95,6 +104,21 @@ def test_other_scalars_say_what_to_do(loss_fn):
     )
     total, weight, form = loss_pair(loss_fn, out, target, "mean_rows", 7)
     assert form.splittable and torch.allclose(total / weight, loss_fn(out, target)) and weight == 7
+
+
+def test_whole_batches_of_them_are_exact():
+    """Also by a truth that knows nothing of how the importer takes a loss apart."""
+    torch.manual_seed(0)
+    model = nn.Linear(4, 3)
+    batch = torch.randn(6, 4), torch.randn(6, 3)
+    for loss_fn in (lambda o, t: in_place(F.mse_loss(o, t)), lambda o, t: F.l1_loss(o, t) + o.pow(2).mean()):
+        loss_fn(model(batch[0]), batch[1]).backward()
+        program = piper.compile(model, loss_fn, batch)
+        gradients = program.gradients(*batch)
+        program.close()
+        for name, parameter in model.named_parameters():
+            assert torch.allclose(gradients[name], parameter.grad, rtol=1e-5, atol=1e-7), name
+        model.zero_grad()
 
 
 def test_a_mean_that_does_not_grow_with_the_rows_is_refused():

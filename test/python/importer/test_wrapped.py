@@ -78,6 +78,14 @@ def sharded_inside(model):
     return model
 
 
+def hooked(parameter, method):
+    def wrap(model):
+        getattr(getattr(model[0], parameter), method)(lambda _: None)
+        return model
+
+    return wrap
+
+
 @pytest.mark.parametrize(
     "wrap, message",
     [
@@ -89,6 +97,8 @@ def sharded_inside(model):
         (lambda model: model.forward, "expected an nn.Module as model, got method"),
         (lambda model: model.append(nn.LazyLinear(2)), "parameter '3.weight' has no shape yet: call the model once"),
         (lambda model: model.to(torch.complex64), "parameter '0.weight' is of torch.complex64: expected real parameters"),
+        (hooked("weight", "register_hook"), "parameter '0.weight' has a hook on its gradient"),
+        (hooked("bias", "register_post_accumulate_grad_hook"), "parameter '0.bias' has a hook on its gradient"),
         (lambda model: model.append(nn.Linear(2, 2).half()), "parameter '3.weight' is of torch.float16, whose gradients need a loss scale"),
     ],
 )  # fmt: skip
