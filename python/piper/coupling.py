@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Batch normalization: rows of a batch that influence each other, which divided batches change the meaning of."""
+"""Rows of a batch that influence each other, which divided batches change the meaning of."""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 
 import torch
 from torch import fx, nn
@@ -24,19 +25,32 @@ _OPERATIONS = {
 
 
 def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, microbatches: int) -> None:
-    """Warns with CoupledRowsWarning if batch statistics are computed, naming the modules, or else the lines."""
-    names = [name for name, part in model.named_modules() if isinstance(part, _BatchNorm) and _counts_batch(part)]
-    lines = _lines(imported)
-    if not lines and not names:
-        return
-    where = ", ".join(f"'{name}'" for name in names[:8]) + (", ..." if len(names) > 8 else "")
-    warnings.warn(
-        f"batch normalization ({where or ', '.join(lines)}) computes its statistics over the rows of each microbatch of "
-        f"each replica: the program equals PyTorch looped over {replicas} replicas x {microbatches} microbatches, not "
-        "PyTorch on the whole batch",
-        CoupledRowsWarning,
-        stacklevel=4,
+    """Warns with CoupledRowsWarning if rows meet, naming the modules or lines of code, or if each part of the batch moves a buffer on."""
+    norms = {name: part for name, part in model.named_modules() if isinstance(part, _BatchNorm) and _counts_batch(part)}
+    lines, own = (
+        _lines(imported),
+        {f"{name}.{buffer}" for name, part in norms.items() for buffer, _ in part.named_buffers()},
     )
+    written = [f"'{name}'" for name in imported.buffer_writes if name not in own]
+    reasons = []
+    if lines or norms:
+        where = _listed([f"'{name}'" for name in norms] or lines)
+        reasons.append(f"batch normalization ({where}) computes its statistics")
+    if imported.mixing:
+        reasons.append(f"rows meet at {_listed(imported.mixing)}")
+    if written:
+        reasons.append(f"forward writes the buffers {_listed(written)}")
+    if reasons:
+        warnings.warn(
+            f"{', '.join(reasons)}: for each microbatch of each replica by itself, so that the program equals PyTorch looped over "
+            f"{replicas} replicas x {microbatches} microbatches, not PyTorch on the whole batch",
+            CoupledRowsWarning,
+            stacklevel=4,
+        )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(names[:8]) + (", ..." if len(names) > 8 else "")
 
 
 def _counts_batch(part: _BatchNorm) -> bool:

@@ -20,6 +20,7 @@ from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State,
 from .inputs import Batch, describe, explain_call
 from .loss import LossForm, loss_pair
 from .pieces import Program, program_of, row_dependent_constants
+from .row_mixing import Recorder, mixing_lines
 from .unify import unify
 from .wrapped import plain_module
 
@@ -77,6 +78,9 @@ def import_model(
             )
         if training:
             _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
+        mixing = ()
+        if training and example_rows is not None and wanted_rows != (example_rows,):
+            mixing = _mixing_lines(children, loss_fn, example, inputs, wanted_rows[0], loss_reduction, example_rows)
     states = _states(children)
     for joint in joints.values():
         use_masters(joint, _trained(children))
@@ -86,7 +90,9 @@ def import_model(
         count: program_of(joint, changing[count], _aliases(states), list(inputs), divided)
         for count, joint in joints.items()
     }
-    return _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
+    imported = _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
+    imported.mixing = mixing
+    return imported
 
 
 def _call(model: nn.Module, batch: Batch):
@@ -137,7 +143,7 @@ def _capture(
     return capture(children, children[MODEL], run, _examples(inputs, rows), training), form[0]
 
 
-def _step(model, loss_fn, example, inputs, rows, reduction, total_rows):
+def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=contextlib.nullcontext):
     """A function of the inputs' tensors that gives (sum, weight), and a list that holds the loss's form once it has run."""
     form: list[LossForm] = []
 
@@ -145,7 +151,8 @@ def _step(model, loss_fn, example, inputs, rows, reduction, total_rows):
         named = dict(zip(inputs, tensors, strict=False))
         call = example.map(lambda path, value: named.get(path, value))
         output = _call(model, call)
-        total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
+        with in_loss():
+            total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
         form[:] = [found]
         if not found.divide and rows is not None:
             # Weights of all parts add up to 1: the loss is the sum itself.
@@ -153,6 +160,22 @@ def _step(model, loss_fn, example, inputs, rows, reduction, total_rows):
         return total.to(torch.float32), weight.to(torch.float32)
 
     return run, form
+
+
+def _mixing_lines(children, loss_fn, example, inputs, rows, reduction, total_rows) -> tuple[str, ...]:
+    def run(count: int, recorder: Recorder) -> None:
+        step, _ = _step(children[MODEL], loss_fn, example, inputs, count, reduction, total_rows, recorder.loss)
+
+        def recorded(tensors):
+            with recorder:
+                return step(tensors)
+
+        dry_run(children, recorded, _examples(inputs, count))
+
+    try:
+        return mixing_lines(run, rows)
+    except Exception:  # noqa: BLE001  (a model may refuse other numbers of rows than it is used with, in any way)
+        return ()
 
 
 def _examples(inputs: Mapping[str, Input], rows: int | None) -> list[torch.Tensor]:
@@ -167,7 +190,13 @@ def _check_other_rows(children, loss_fn, example, inputs, forms, reduction, tota
     if others or form.elements_per_row is None or rows == total_rows:
         return
     run, found = _step(children[MODEL], loss_fn, example, inputs, rows + 1, reduction, total_rows)
-    dry_run(children, run, _examples(inputs, rows + 1))
+    try:
+        dry_run(children, run, _examples(inputs, rows + 1))
+    except Exception as error:
+        raise ImporterError(
+            f"the model runs with {rows} rows and not with {rows + 1}, so nothing tells whether its loss is a mean over them: return a pair "
+            f"(sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum' ({type(error).__name__}: {error})"
+        ) from error
     forms[rows + 1] = found[0]
 
 

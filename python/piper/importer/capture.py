@@ -121,7 +121,7 @@ class _UserCalls(TorchFunctionMode):
             return func(*args, **kwargs)
         refuse_dropped_weight(func)
         _refuse_dropped_dropout(func, args)
-        with fx_traceback.annotate({_SOURCE: _user_line()}):
+        with fx_traceback.annotate({_SOURCE: user_line()}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)
                 if result is not None:
@@ -141,7 +141,7 @@ def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
     layers, dropout, train = args[4:7] if isinstance(args[3], bool) else args[5:8]
     if dropout and train and layers > 1:
         raise ImporterError(
-            f"{_user_line()}: random numbers in forward are not supported (set dropout between recurrent layers to 0)"
+            f"{user_line()}: random numbers in forward are not supported (set dropout between recurrent layers to 0)"
         )
 
 
@@ -151,7 +151,8 @@ def _is_user_file(name: str) -> bool:
     return not name.startswith((*_LIBRARY_FOLDERS, "<")) and os.sep + "contextlib" not in name
 
 
-def _user_line() -> str:
+def user_line() -> str:
+    """The line of user code that led here, "file:line"; "" if there is none."""
     frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename

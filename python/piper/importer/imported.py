@@ -186,6 +186,7 @@ class Imported:
         buffer_writes: for each buffer that the forward writes its next value.
         loss_sum, loss_weight: results of a forward node, 0-dimensional.
         static: inputs that are no tensors, by path, with the value that was captured.
+        mixing: lines of user code that mix rows of the batch, where it is divided (row_mixing.py).
     """
 
     training: bool
@@ -200,6 +201,7 @@ class Imported:
     loss_sum: ResultRef
     loss_weight: ResultRef
     static: dict[str, object] = field(default_factory=dict)
+    mixing: tuple[str, ...] = ()
 
     def member(self, node: Node, rows: int) -> Function:
         """The function that `node` calls for `rows` rows.

@@ -15,6 +15,7 @@ def mean_squared(output, target):
 
 
 @pytest.mark.parametrize("family", modules.FAMILIES)
+@pytest.mark.filterwarnings("error::piper.CoupledRowsWarning")
 def test_gradients_equal_pytorch(family):
     torch.manual_seed(3)
     model, inputs = modules.branches(family)

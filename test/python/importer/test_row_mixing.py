@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""Lines whose operations mix rows of the batch are found, and no others."""
+
+import inspect
+
+import pytest
+import torch
+import torch.nn.functional as F
+import zoo
+from piper.importer import ImporterError, import_model
+from torch import nn
+
+
+class Calls(nn.Module):
+    def __init__(self, call):
+        super().__init__()
+        self.layer, self.call = nn.Linear(6, 6), call
+
+    def forward(self, x):
+        return self.call(self.layer(x))
+
+
+BATCH = torch.randn(8, 6), torch.randn(8, 6)
+MIXING = {
+    "sum": lambda h: h + h.sum(0),
+    "largest": lambda h: h - h.max(0, keepdim=True).values,
+    "pairs": lambda h: torch.softmax(h @ h.t(), -1) @ h,
+    "first row": lambda h: h * h[0],
+    "covariance": lambda h: h @ torch.einsum("bi,bj->ij", h, h),
+    "variance": lambda h: h / h.var(),
+}
+APART = {
+    "norm": lambda h: F.layer_norm(h, (6,)),
+    "per row": lambda h: h - h.mean(-1, keepdim=True),
+    "attention": lambda h: F.scaled_dot_product_attention(*[h.view(-1, 3, 2)] * 3).flatten(1),
+    "made after it": lambda h: h + h.new_ones(6) + torch.zeros_like(h),
+    "first columns": lambda h: F.pad(h[:, :2], (0, 4)),
+    "flat": lambda h: h.reshape(-1, 3).cumsum(-1).view(-1, 6),
+}
+
+
+def mixing(model, loss_fn=zoo.squared, batch=BATCH, rows=4):
+    return import_model(model, loss_fn, batch, rows=(rows,)).mixing
+
+
+@pytest.mark.parametrize("call", MIXING.values(), ids=MIXING)
+def test_rows_that_meet_are_found_with_their_line(call):
+    line = inspect.getsourcelines(call)[1]
+    assert mixing(Calls(call)) == (f"{__file__}:{line}",)
+
+
+@pytest.mark.parametrize("call", APART.values(), ids=APART)
+def test_rows_apart_are_not(call):
+    assert mixing(Calls(call)) == ()
+
+
+def test_losses():
+    """A loss is a sum over the rows, but for what is in it."""
+    model = nn.Linear(6, 6)
+    for loss_fn in (
+        F.mse_loss,
+        lambda o, t: ((o - t).pow(2).sum(), o.numel()),
+        lambda o, t: F.l1_loss(o, t) + o.mean(),
+    ):
+        assert mixing(model, loss_fn) == ()
+    assert len(mixing(model, lambda o, t: (o.sum(0).pow(2).sum(), 1))) == 1
+    assert len(mixing(model, lambda o, t: F.cross_entropy(o @ t.t(), torch.arange(len(o))))) == 1
+
+
+def test_undivided_batches_are_not_looked_at():
+    assert mixing(Calls(MIXING["sum"]), rows=8) == ()
+
+
+class FixedRows(nn.Module):
+    def forward(self, x):
+        return x.view(4, 6)
+
+
+def test_a_model_of_one_number_of_rows():
+    model = nn.Sequential(nn.Linear(6, 6), FixedRows())
+    assert mixing(model, lambda o, t: (F.mse_loss(o, t, reduction="sum"), t.numel())) == ()
+    with pytest.raises(ImporterError, match="runs with 4 rows and not with 5.*: return a pair"):
+        mixing(model)
