@@ -178,6 +178,8 @@ def simulate(
     if transfers:
         table = table.with_transfers()
     result = table.simulate(_costs(costs), latency, transfer, sends_wait=transfers)
+    if csv and json:
+        raise UsageError("--csv and --json exclude each other")
     if csv:
         _say(table.csv().rstrip("\n"))
     elif json:
@@ -235,6 +237,14 @@ def main() -> None:
     except PiperError as error:
         print(f"piper: error: {error}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except Exception as error:
+        from .userfile import explain
+
+        message = explain(error)
+        if message is None:
+            raise
+        print(f"piper: error: {message}", file=sys.stderr)
+        sys.exit(1)
 
 
 def _load(path: Path) -> Any:
@@ -328,6 +338,8 @@ def _costs(text: str) -> dict[str, float]:
     costs = {}
     for part in text.split(","):
         name, _, value = part.partition("=")
+        if name.strip() in costs:
+            raise UsageError(f"--costs: expected each pass once, got '{name.strip()}' twice in {text!r}")
         try:
             costs[name.strip()] = float(value)
         except ValueError:

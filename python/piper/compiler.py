@@ -56,7 +56,8 @@ def compile(
         loss_fn: `loss_fn(output, target)`; returns a scalar that is recognised as a mean, or (sum, weight).
         batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count.
         strategy: directives over a mesh; none is one rank.
-        optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; read again at each step, so that schedulers work. None: no updates.
+        optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; its options are read again at each step, so that schedulers work. Moments are the
+            program's own: `program.load_optimizer_state_dict` sets them, the optimizer's load_state_dict sets options alone. None: no updates.
         batch_dims: input name to 0 (divided over microbatches and replicas) or None (not divided), where dim 0 does not tell.
         loss_reduction: "mean_rows" or "sum", where `loss_fn` returns a scalar that is not recognised.
         cache_dir: folder of compiled functions; by default $PIPER_CACHE_DIR or ~/.cache/piper.
@@ -86,6 +87,9 @@ def compile_with(
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
+    if isinstance(loss_fn, type) or not callable(loss_fn):
+        got = f"the class {loss_fn.__name__}" if isinstance(loss_fn, type) else type(loss_fn).__name__
+        raise UsageError(f"expected loss_fn to be a function or a module, got {got}")
     strategy = strategy or Strategy(Mesh(dp=1))
     # Before minutes of work, not after them.
     check_world_size(strategy.mesh.size)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import json
 import os
@@ -169,6 +170,12 @@ class Strategy:
     directives: list[Directive] = field(default_factory=list)
     #: How many stages the schedule has that wrote the directives, where one did.
     stages: int | None = field(default=None, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        counts = collections.Counter(directive.op for directive in self.directives)
+        axes = ", ".join(f"{name}={extent}" for name, extent in self.mesh.shape.items())
+        directives = ", ".join(f"{count} {op}" for op, count in counts.items())
+        return f"<piper.Strategy over {axes}: {directives or 'no directives'}>"
 
     def split(self, filter: Mapping, dim_name: str, num_microbatches: int) -> Strategy:
         """Runs what `filter` matches once per microbatch; the copies carry the tag `dim_name`."""

@@ -80,13 +80,31 @@ def _its_own_errors(path: Path) -> Iterator[None]:
         yield
     except PiperError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         frames = traceback.extract_tb(error.__traceback__)
         own = next(
             (i for i, frame in enumerate(frames) if Path(frame.filename).resolve() == path.resolve()), len(frames)
         )
         shown = "".join(traceback.format_list(frames[own:]) + traceback.format_exception_only(error)).rstrip()
         raise UserFileError(f"{path} raised {type(error).__name__}\n{shown}") from error
+
+
+def explain(error: Exception) -> str | None:
+    """An error that came out of a model's forward or its loss, without the frames of who called it; None for one of Piper's own."""
+    frames = traceback.extract_tb(error.__traceback__)
+    begin = next((i for i, frame in enumerate(frames) if _calls_the_model(frame)), None)
+    if begin is None or Path(frames[-1].filename).resolve().is_relative_to(Path(__file__).resolve().parent):
+        return None
+    from .importer.capture import is_user_file
+
+    shown = [frame for frame in frames[begin:] if is_user_file(frame.filename)]
+    text = "".join(traceback.format_list(shown or frames[-1:]) + traceback.format_exception_only(error)).rstrip()
+    return f"the model or its loss raised {type(error).__name__}\n{text}"
+
+
+def _calls_the_model(frame: traceback.FrameSummary) -> bool:
+    """Whether it is one of the two places where the importer calls code of the user."""
+    return (Path(frame.filename).name, frame.name) in {("build.py", "_call"), ("loss.py", "loss_pair")}
 
 
 def _batches(batches: Any, path: Path) -> tuple[Callable[[int], Any], int | None]:

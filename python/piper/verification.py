@@ -27,8 +27,11 @@ LOSS_TOLERANCE = 1e-5
 # Of a model with half-precision parameters: the loss within the spacing of bf16 numbers, gradients against PyTorch's own error in that precision.
 HALF_LOSS_TOLERANCE, HALF_GRADIENT_FACTOR = 2.0**-8, 3.0
 # Times the error of float32 PyTorch against float64, after the steps; what is below the floor (of the largest value) is rounding. The error is that of
-# the worst parameter: Adam divides by the size of gradients and so amplifies the rounding of tiny ones, and where these are is chance.
+# the worst parameter, as where rounding hits is chance.
 PARAMETER_FACTOR, PARAMETER_FLOOR = 3.0, 1e-6
+# Adam divides by the size of gradients: an element whose gradient is rounding alone (the bias of attention's keys) moves by the whole learning rate, in
+# any direction. Elements below this part of the largest gradient are measured by what PyTorch does to such, and the others by the others.
+CLEAR_GRADIENT = 1e-3
 
 
 @dataclass(frozen=True)
@@ -242,7 +245,7 @@ def _is_coupled(make: Callable[[torch.dtype, bool], Reference], batch: Any) -> b
 
 def _rows(gradients: dict[str, torch.Tensor], parameters: dict[str, torch.Tensor], truth: Truth) -> list[Row]:
     largest = max((value.abs().max().item() for value in truth.gradients.values()), default=0.0)
-    eager_error = max((_distance(truth.eager[name], value) for name, value in truth.exact.items()), default=0.0)
+    updates = _Updates(truth, largest)
     rows = []
     for name, wanted in truth.gradients.items():
         scale = wanted.abs().max().item()
@@ -254,9 +257,33 @@ def _rows(gradients: dict[str, torch.Tensor], parameters: dict[str, torch.Tensor
             gradient_allowed += HALF_GRADIENT_FACTOR * _distance(truth.rounded[name], wanted)
         exact = truth.exact[name]
         size = exact.abs().max().item()
-        allowed = PARAMETER_FACTOR * eager_error + PARAMETER_FLOOR * size
-        rows.append(Row(name, error, gradient_allowed, scale, _distance(parameters[name], exact), allowed, size))
+        off, allowed = updates.error(name, parameters[name], PARAMETER_FLOOR * size)
+        rows.append(Row(name, error, gradient_allowed, scale, off, allowed, size))
     return rows
+
+
+class _Updates:
+    """Errors of parameters after the steps, in two parts: of elements with a clear gradient, and of the others."""
+
+    def __init__(self, truth: Truth, largest: float):
+        self._truth = truth
+        self._clear: dict[str, torch.Tensor] = {}
+        self._eager = [0.0, 0.0]
+        for name, gradient in truth.gradients.items():
+            size = max(gradient.abs().max().item(), 1e-9 * largest)
+            self._clear[name] = gradient.abs() > CLEAR_GRADIENT * size
+            for is_clear, off in enumerate(self._parts(name, truth.eager[name])):
+                self._eager[is_clear] = max(self._eager[is_clear], off)
+
+    def error(self, name: str, value: torch.Tensor, floor: float) -> tuple[float, float]:
+        """How far it is off where that is worst, and how far it may be there."""
+        allowed = [PARAMETER_FACTOR * eager + floor for eager in self._eager]
+        pairs = zip(self._parts(name, value), allowed, strict=True)
+        return max(pairs, key=lambda pair: math.inf if math.isnan(pair[0]) else _part(*pair))
+
+    def _parts(self, name: str, value: torch.Tensor) -> list[float]:
+        exact, clear = self._truth.exact[name], self._clear[name]
+        return [_distance(value[part], exact[part]) for part in (~clear, clear)]
 
 
 def _distance(a: torch.Tensor, b: torch.Tensor) -> float:

@@ -66,6 +66,42 @@ def test_a_difference_is_told():
     assert not any(result.ok for result in rest) and all(str(result).endswith("DIFFERENT") for result in rest)
 
 
+class Shifted(nn.Module):
+    """Softmax does not see one number added to all: the gradients of `shift` and of the keys' bias are rounding alone, and Adam makes whole steps of them."""
+
+    def __init__(self):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.net, self.shift = nn.Linear(8, 4), nn.Parameter(torch.zeros(1))
+
+    def forward(self, x):
+        return self.net(self.attention(x, x, x, need_weights=False)[0][:, 0]) + self.shift
+
+
+@pytest.mark.parametrize("change", [None, "none", "double", "part"])
+def test_updates_are_held_to_what_rounding_does_to_clear_gradients(monkeypatch, change):
+    torch.manual_seed(0)
+    model = Shifted()
+    batches = [(torch.randn(6, 5, 8), torch.randint(0, 4, (6,))) for _ in range(2)]
+    step = piper.Program.step
+
+    def changed(self, batch):
+        before = self.state_dict()
+        loss = step(self, batch, update=change != "none")
+        after = self.state_dict()
+        if change == "double":
+            self.load_state_dict({name: 2 * value - before[name] for name, value in after.items()})
+        if change == "part":
+            # A third of one bias stays where it was.
+            after["attention.in_proj_bias"][16:] = before["attention.in_proj_bias"][16:]
+            self.load_state_dict(after)
+        return loss
+
+    monkeypatch.setattr(piper.Program, "step", changed)
+    report = piper.verify(model, F.cross_entropy, batches, optimizer=torch.optim.AdamW(model.parameters(), lr=1e-2))
+    assert report.ok == (change is None), str(report)
+
+
 class Marked(nn.Module):
     def __init__(self):
         super().__init__()

@@ -145,7 +145,8 @@ def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
         )
 
 
-def _is_user_file(name: str) -> bool:
+def is_user_file(name: str) -> bool:
+    """Whether a source file is neither Piper's nor a library's."""
     if name.startswith(_EXAMPLES):
         return True
     return not name.startswith((*_LIBRARY_FOLDERS, "<")) and os.sep + "contextlib" not in name
@@ -156,7 +157,7 @@ def user_line() -> str:
     frame = sys._getframe(2)
     while frame is not None:
         name = frame.f_code.co_filename
-        if _is_user_file(name):
+        if is_user_file(name):
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
@@ -210,7 +211,10 @@ def capture(
         exported = aot_export_joint_with_descriptors(
             stack, _Step(children, traced), tuple(fake.from_tensor(tensor) for tensor in tensors)
         )
-        return _translate(exported.graph_module)
+        joint = _translate(exported.graph_module)
+    # Outside, where the modules have their own parameters again.
+    _refuse_other_references(joint.module, children)
+    return joint
 
 
 def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor]) -> None:
@@ -291,7 +295,7 @@ def _last_user_line(traceback) -> str:
     line = "unknown line"
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename
-        if _is_user_file(name):
+        if is_user_file(name):
             line = f"{name}:{traceback.tb_lineno}"
         traceback = traceback.tb_next
     return line
@@ -315,6 +319,32 @@ def _translate(module: fx.GraphModule) -> Joint:
         # "custom" is what retracing hands on (decompose).
         node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.source}}
     return Joint(module, placeholders, outputs)
+
+
+def _refuse_other_references(module: fx.GraphModule, children: Mapping[str, nn.Module]) -> None:
+    """Tensors that the code closes over are constants, which parameters and buffers of the model are not, nor others that are trained."""
+    owners = {
+        tensor.untyped_storage().data_ptr(): name
+        for child in children.values()
+        for name, tensor in [*child.named_parameters(), *child.named_buffers()]
+        if tensor.numel()
+    }
+    found = {}
+    for node in module.graph.nodes:
+        value = getattr(module, node.target) if node.op == "get_attr" else None
+        if not isinstance(value, torch.Tensor) or not value.numel():
+            continue
+        lines = [user.meta["origin"].source for user in node.users]
+        where = next(filter(None, lines), "unknown line")
+        name = owners.get(value.untyped_storage().data_ptr())
+        if name is not None:
+            found[f"{where}: '{name}' is reached otherwise than by the attribute of its module: use that"] = None
+        elif value.requires_grad:
+            found[
+                f"{where}: a tensor that requires a gradient is no parameter of the model or the loss: register it"
+            ] = None
+    if found:
+        raise ImporterError("tensors that would stay what they are now:\n  " + "\n  ".join(found))
 
 
 def _refuse_effects(graph: fx.Graph) -> None:

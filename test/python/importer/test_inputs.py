@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+import torch.nn.functional as F
 import zoo
 from executor import train
 from piper.importer import ImporterError, import_model
@@ -169,6 +170,41 @@ def test_operations_that_look_at_their_data_are_refused_with_their_line():
         ImporterError, match=r"test_inputs.py:\d+: 'aten._linalg_check_errors.default' looks at its data"
     ):
         import_model(Inverse(), zoo.squared, zoo.regression((4,), (2,)))
+
+
+class Listed(nn.Module):
+    """Holds its weight beside the module that owns it."""
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 2)
+        self.weights = [self.layer.weight]
+
+    def forward(self, x):
+        return self.layer(x) + F.linear(x, self.weights[0])
+
+
+def test_other_references_to_parameters_are_refused():
+    """They would be constants: tracing sees parameters where modules have them."""
+    batch, linear = zoo.regression((4,), (2,)), nn.Linear(4, 2)
+    with pytest.raises(
+        ImporterError, match=r"test_inputs.py:\d+: 'layer.weight' is reached otherwise than by the attr"
+    ):
+        import_model(Listed(), zoo.squared, batch)
+    parameters, other = list(linear.parameters()), nn.Linear(2, 2)
+    with pytest.raises(ImporterError, match="'weight' is reached otherwise.*\n.*'bias' is reached otherwise"):
+        import_model(linear, lambda o, t: zoo.squared(o, t) + sum(p.pow(2).sum() for p in parameters), batch)
+    row = linear.weight.detach()[0]
+    with pytest.raises(ImporterError, match="'weight' is reached otherwise"):
+        import_model(linear, lambda o, t: zoo.squared(o * row[:2], t), batch)
+    with pytest.raises(
+        ImporterError, match="requires a gradient is no parameter of the model or the loss: register it"
+    ):
+        import_model(linear, lambda o, t: zoo.squared(other(o), t), batch)
+    regularized = import_model(
+        linear, lambda o, t: zoo.squared(o, t) + sum(p.pow(2).sum() for p in linear.parameters()), batch
+    )
+    assert set(regularized.gradients) == {"weight", "bias"}
 
 
 def test_complex_numbers_are_refused_with_their_line():
