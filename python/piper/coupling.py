@@ -27,10 +27,8 @@ _OPERATIONS = {
 def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, microbatches: int) -> None:
     """Warns with CoupledRowsWarning if rows meet, naming the modules or lines of code, or if each part of the batch moves a buffer on."""
     norms = {name: part for name, part in model.named_modules() if isinstance(part, _BatchNorm) and _counts_batch(part)}
-    lines, own = (
-        _lines(imported),
-        {f"{name}.{buffer}" for name, part in norms.items() for buffer, _ in part.named_buffers()},
-    )
+    lines = _lines(imported)
+    own = {f"{name}.{buffer}".lstrip(".") for name, part in norms.items() for buffer, _ in part.named_buffers()}
     written = [f"'{name}'" for name in imported.buffer_writes if name not in own]
     reasons = []
     if lines or norms:

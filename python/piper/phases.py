@@ -66,14 +66,15 @@ class Phases:
         from piper._mlir import ir
         from piper._mlir.passmanager import PassManager
 
-        before = self._print(locations=True)
+        before = self._module.operation.clone()
         try:
             PassManager.parse(f"builtin.module({pipeline})").run(self._module.operation)
         except ir.MLIRError as error:
-            raise reproducible(failure, describe(error), f"--{pipeline}", before) from None
+            text = before.get_asm(enable_debug_info=True) + "\n"
+            raise reproducible(failure, describe(error), f"--{pipeline}", text) from None
 
-    def _print(self, locations: bool = False) -> str:
-        return self._module.operation.get_asm(enable_debug_info=locations) + "\n"
+    def _print(self) -> str:
+        return self._module.operation.get_asm() + "\n"
 
 
 def private_function(text: str) -> str:

@@ -119,15 +119,19 @@ def _widened(
         return old
     graph, copies = fx.Graph(), {}
     placeholders = [node for node in old.graph.nodes if node.op == "placeholder"]
-    known = dict(zip(program.operands[index], placeholders, strict=False))
+    # A tied parameter or shared buffer may have gone by two names when it was traced: then two placeholders stand for it.
+    known: dict[Value, list[fx.Node]] = {}
+    for value, placeholder in zip(program.operands[index], placeholders, strict=False):
+        known.setdefault(value, []).append(placeholder)
     kept = dict(zip(own_taken, placeholders[len(old.operands) :], strict=True))
     taken_specs = [_spec_at(at, place, own_taken, old.saved_operands) for at, place in enumerate(taken)]
-    sources = [known.get(value) for value in operands] + [kept.get(at) for at in range(len(taken))]
-    for position, (source, spec) in enumerate(zip(sources, [*specs, *taken_specs], strict=True)):
+    sources = [known.get(value, []) for value in operands]
+    sources += [[kept[at]] if at in kept else [] for at in range(len(taken))]
+    for position, (old_nodes, spec) in enumerate(zip(sources, [*specs, *taken_specs], strict=True)):
         placeholder = graph.placeholder(f"arg{position}")
         placeholder.meta = {"val": torch.empty(spec.shape, dtype=spec.dtype, device="meta")}
-        if source is not None:
-            copies[source] = placeholder
+        for node in old_nodes:
+            copies[node] = placeholder
     for node in old.graph.nodes:
         if node.op == "call_function":
             copies[node] = graph.node_copy(node, lambda n: copies[n])

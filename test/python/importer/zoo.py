@@ -338,6 +338,22 @@ class Uneven(nn.Module):
         return self.out(x)
 
 
+class TwoNames(nn.Module):
+    """A weight and a buffer under two names each, all in one chunk."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b, self.out = nn.Linear(4, 4), nn.Linear(4, 4), nn.Linear(4, 2)
+        self.b.weight = self.a.weight
+        scale = torch.rand(4) + 0.5
+        self.a.register_buffer("scale", scale)
+        self.b.register_buffer("scale", scale, persistent=False)
+
+    def forward(self, x):
+        h = torch.tanh(self.a(x) * self.a.scale)
+        return self.out(torch.tanh(self.b(h) * self.b.scale))
+
+
 def squared(out, target):
     return (out - target).pow(2).mean()
 
@@ -377,6 +393,7 @@ def cases():
             [dict(args=(torch.randn(4, 3, 8, 8),), kwargs={}, target=torch.randint(0, 5, (4,))) for _ in range(2)],
             {},
         ),
+        "two_names": (TwoNames(), squared, [regression((4,), (2,)) for _ in range(2)], {}),
         "uneven": (Uneven(), squared, [regression((4,), (2,))], {}),
     }
 
