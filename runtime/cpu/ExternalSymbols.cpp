@@ -26,26 +26,54 @@ Table makeTable() {
   Table table;
 #define UNARY(NAME)                                                            \
   add(table, #NAME "f", static_cast<Unary32>(::NAME##f));                      \
-  add(table, #NAME, static_cast<Unary64>(::NAME));
+  add(table, #NAME, static_cast<Unary64>(::NAME))
 #define BINARY(NAME)                                                           \
   add(table, #NAME "f", static_cast<Binary32>(::NAME##f));                     \
-  add(table, #NAME, static_cast<Binary64>(::NAME));
-  UNARY(acos)
-  UNARY(acosh)
-  UNARY(asin)
-  UNARY(asinh)
-  UNARY(atan)
-  UNARY(atanh) UNARY(cbrt) UNARY(ceil) UNARY(cos) UNARY(cosh) UNARY(erf) UNARY(
-      erfc) UNARY(exp) UNARY(exp2) UNARY(expm1) UNARY(fabs) UNARY(floor)
-      UNARY(lgamma) UNARY(log) UNARY(log10) UNARY(log1p) UNARY(log2) UNARY(
-          nearbyint) UNARY(rint) UNARY(round) UNARY(roundeven) UNARY(sin)
-          UNARY(sinh) UNARY(sqrt) UNARY(tan) UNARY(tanh) UNARY(tgamma) UNARY(
-              trunc) BINARY(atan2) BINARY(copysign) BINARY(fmax) BINARY(fmin)
-              BINARY(fmod) BINARY(hypot) BINARY(pow) BINARY(remainder)
+  add(table, #NAME, static_cast<Binary64>(::NAME))
+  UNARY(acos);
+  UNARY(acosh);
+  UNARY(asin);
+  UNARY(asinh);
+  UNARY(atan);
+  UNARY(atanh);
+  UNARY(cbrt);
+  UNARY(ceil);
+  UNARY(cos);
+  UNARY(cosh);
+  UNARY(erf);
+  UNARY(erfc);
+  UNARY(exp);
+  UNARY(exp2);
+  UNARY(expm1);
+  UNARY(fabs);
+  UNARY(floor);
+  UNARY(lgamma);
+  UNARY(log);
+  UNARY(log10);
+  UNARY(log1p);
+  UNARY(log2);
+  UNARY(nearbyint);
+  UNARY(rint);
+  UNARY(round);
+  UNARY(roundeven);
+  UNARY(sin);
+  UNARY(sinh);
+  UNARY(sqrt);
+  UNARY(tan);
+  UNARY(tanh);
+  UNARY(tgamma);
+  UNARY(trunc);
+  BINARY(atan2);
+  BINARY(copysign);
+  BINARY(fmax);
+  BINARY(fmin);
+  BINARY(fmod);
+  BINARY(hypot);
+  BINARY(pow);
+  BINARY(remainder);
 #undef UNARY
 #undef BINARY
-                  add(table, "fmaf",
-                      static_cast<float (*)(float, float, float)>(::fmaf));
+  add(table, "fmaf", static_cast<float (*)(float, float, float)>(::fmaf));
   add(table, "fma", static_cast<double (*)(double, double, double)>(::fma));
   add(table, "ldexpf", static_cast<float (*)(float, int)>(::ldexpf));
   add(table, "ldexp", static_cast<double (*)(double, int)>(::ldexp));
