@@ -362,3 +362,11 @@ def test_a_schedule_file_that_does_not_fit_is_refused(tmp_path, mesh, microbatch
     with pytest.raises(piper.UsageError) as error:
         piper.Strategy.load(tmp_path / "s.csv", mesh, microbatches=microbatches)
     assert message in str(error.value)
+
+
+def test_a_strategy_is_printed_in_a_line():
+    strategy = piper.strategies.pipeline(piper.Mesh(pp=4, dp=2), "zbv", 10, zero=2)
+    assert (
+        repr(strategy).startswith("<piper.Strategy over pp=4, dp=2: 1 split, 8 place, ") and len(repr(strategy)) < 120
+    )
+    assert repr(piper.Strategy(piper.Mesh(dp=1))) == "<piper.Strategy over dp=1: no directives>"
