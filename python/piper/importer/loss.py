@@ -8,7 +8,7 @@ division by Σ weight follows.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -238,3 +238,30 @@ def checked_pair(result, reduction: str | None = None) -> tuple[torch.Tensor, to
     if weight.dim() != 0:
         raise ImporterError(f"expected the weight of the loss to be a scalar, got shape {tuple(weight.shape)}")
     return total, weight.detach().to(total.dtype), LossForm("pair", True, True)
+
+
+@dataclass(frozen=True)
+class Term:
+    """One part of a loss, of one part of the batch. `weight` None: numerators of parts add up to the term itself."""
+
+    numerator: torch.Tensor
+    weight: torch.Tensor | None
+
+
+def loss_terms(
+    loss_fn: Callable, output, target, reduction: str | None, rows: int | None, form: LossForm | None = None
+) -> tuple[list[Term], LossForm]:
+    """`loss_fn(output, target)` of one part of the batch as terms, by the rule `form` that the whole loss follows (None: as this part alone shows it)."""
+    total, weight, found = loss_pair(loss_fn, output, target, reduction, rows)
+    return [Term(total, weight if (form or found).divide else None)], found
+
+
+def combined(parts: Sequence[Sequence[Term]]) -> torch.Tensor:
+    """The loss of the whole batch from the terms of its parts: the sum over terms of Σ numerators / Σ weights."""
+    total = torch.zeros(())
+    for of_parts in zip(*parts, strict=True):
+        value = sum(term.numerator for term in of_parts)
+        if of_parts[0].weight is not None:
+            value = value / sum(term.weight for term in of_parts)
+        total = total + value
+    return total
