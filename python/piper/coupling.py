@@ -34,8 +34,9 @@ def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, mi
     if lines or norms:
         where = _listed([f"'{name}'" for name in norms] or lines)
         reasons.append(f"batch normalization ({where}) computes its statistics")
-    if imported.mixing:
-        reasons.append(f"rows meet at {_listed(imported.mixing)}")
+    # What numbers show has a line where the graph shows it, too.
+    if imported.mixing or (imported.coupled and not reasons):
+        reasons.append(f"rows meet at {_listed(imported.mixing or imported.coupled)}")
     if written:
         reasons.append(f"forward writes the buffers {_listed(written)}")
     if reasons:

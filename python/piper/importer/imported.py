@@ -187,6 +187,7 @@ class Imported:
         loss_sum, loss_weight: results of a forward node, 0-dimensional.
         static: inputs that are no tensors, by path, with the value that was captured.
         mixing: lines of user code that mix rows of the batch, where it is divided (row_mixing.py).
+        coupled: where rows of the model were seen to meet in numbers (`piper.probing`).
     """
 
     training: bool
@@ -202,6 +203,7 @@ class Imported:
     loss_weight: ResultRef
     static: dict[str, object] = field(default_factory=dict)
     mixing: tuple[str, ...] = ()
+    coupled: tuple[str, ...] = ()
 
     def member(self, node: Node, rows: int) -> Function:
         """The function that `node` calls for `rows` rows.

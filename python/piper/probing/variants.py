@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The data of a few rows in other forms: parts that weigh unequally where the example's do not.
+
+A rule that is right holds for all of them, as far as the user's code accepts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+
+#: More of them would cost time and show nothing new.
+MOST = 24
+
+
+def of_rows(tensors: Mapping[str, torch.Tensor], count: int) -> Iterator[tuple[str, str, torch.Tensor]]:
+    """(what was done, name, tensor) for tensors whose first `count` rows are one part: some of that part's entries are changed, and no others."""
+    made = 0
+    for name, tensor in tensors.items():
+        for label, value in _other_values(tensor):
+            changed = tensor.clone()
+            changed[:count].view(-1)[_some(changed[:count].numel())] = value
+            if not _same(changed, tensor):
+                yield label, name, changed
+                made += 1
+            if made == MOST:
+                return
+
+
+def _some(count: int) -> slice:
+    """Every second entry but for the first; the only one where there is no other."""
+    return slice(1, None, 2) if count > 1 else slice(None)
+
+
+def _same(one: torch.Tensor, two: torch.Tensor) -> bool:
+    return torch.equal(one, two)
+
+
+def _other_values(tensor: torch.Tensor) -> list[tuple[str, float | int | bool]]:
+    if not tensor.numel() or tensor.is_complex():
+        return []
+    if tensor.dtype == torch.bool:
+        return [("some set to False", False), ("some set to True", True)]
+    low, high = tensor.min().item(), tensor.max().item()
+    if not tensor.is_floating_point():
+        found = [-100] if tensor.dtype not in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else []
+        found += [low, high] if low != high else [0, 1]
+        return [("some ignored (-100)" if value == -100 else f"some set to {value}", value) for value in found]
+    found = [float("nan"), 0.0, 1.0] if {low, high} <= {0.0, 1.0} else [float("nan"), 0.0, low / 2, -1.0]
+    return [(f"some set to {value:.3g}", value) for value in found]
+
+
+def shaken(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Floating numbers near the given ones, none equal to another, of the same signs; integers stay."""
+    if not tensor.is_floating_point() or not tensor.numel():
+        return tensor
+    generator = torch.Generator().manual_seed(seed)
+    noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
+    if tensor.numel() > 1 and bool((tensor == tensor.flatten()[0]).all()):
+        return tensor + noise
+    return tensor * (0.9 + 0.2 * noise)
+
+
+def alike(tensor: torch.Tensor) -> bool:
+    """Whether all its rows are equal, so that nothing shows whether they meet."""
+    return tensor.dim() > 0 and len(tensor) > 1 and bool((tensor == tensor[:1]).all())
+
+
+def told_apart(tensor: torch.Tensor, seed: int) -> torch.Tensor:
+    """Rows that differ where they are all alike. Integers become neighbours of theirs."""
+    if tensor.is_floating_point():
+        generator = torch.Generator().manual_seed(seed)
+        noise = torch.randn(tensor.shape, generator=generator, dtype=torch.float64).to(tensor.dtype)
+        return tensor * (1 + 0.1 * noise) + noise
+    if tensor.dtype == torch.bool:
+        changed = tensor.clone()
+        changed[1::2] = ~changed[1::2]
+        return changed
+    steps = torch.arange(tensor.numel()).view(tensor.shape) % 3
+    return tensor - steps.to(tensor.dtype) if bool((tensor >= 2).all()) else tensor + steps.to(tensor.dtype)
