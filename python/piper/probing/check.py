@@ -23,7 +23,7 @@ from ..importer.inputs import Batch
 from ..rows import division
 from . import verdicts, work
 from .losses import NotTriedError, Rule
-from .models import line_of
+from .places import line_of
 from .subject import subject
 from .trial import Seen, Trial
 
@@ -128,7 +128,7 @@ def _tried(model, loss_fn, example, split, rule, own_loss, divided, effort) -> t
     for dtype, stir in ((torch.float64, True), (torch.float64, False), (None, False)):
         try:
             with subject(model, loss_fn, dtype, stir) as copied:
-                trial = Trial(copied, rule, example, split, own_loss, plan.gradients)
+                trial = Trial(copied, rule, example, split, own_loss, plan.gradients, not plan.first)
                 return _see(trial, plan), ""
         except Exception as error:  # noqa: BLE001  (the user's code raises anything)
             reason = str(error) if isinstance(error, NotTriedError) else f"{type(error).__name__}: {error}"
@@ -199,7 +199,7 @@ def _refusal(loss_fn: Callable, rule: Rule, seen: Seen) -> str:
 
 def _named(loss_fn: Callable) -> str:
     function = getattr(loss_fn, "func", loss_fn)
-    if isinstance(function, nn.Module):
-        function = type(function).forward
-    function = function if hasattr(function, "__code__") or not callable(function) else getattr(function, "__call__")  # noqa: B004
+    if not hasattr(function, "__code__"):
+        kind = type(function)
+        function = kind.forward if isinstance(function, nn.Module) else kind.__call__
     return line_of(function) or f"loss_fn {getattr(loss_fn, '__name__', type(loss_fn).__name__)}"

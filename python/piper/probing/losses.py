@@ -136,13 +136,15 @@ def _parts(subject: Subject, rule: Rule, fixed: Fixed, leaves: Mapping[str, torc
 
 
 def _target(fixed: Fixed, leaf: Callable[[str, torch.Tensor], torch.Tensor]) -> Any:
-    return Batch((), {}, fixed.target).map(
-        lambda path, value: leaf(path, fixed.targets[path]) if path in fixed.targets else value
-    ).target
+    return (
+        Batch((), {}, fixed.target)
+        .map(lambda path, value: leaf(path, fixed.targets[path]) if path in fixed.targets else value)
+        .target
+    )
 
 
-def gradients_of(loss: torch.Tensor, inputs: Sequence[torch.Tensor]) -> list[torch.Tensor | None]:
-    """Of each input; None where it has none."""
+def gradients_of(loss: torch.Tensor, inputs: Sequence[torch.Tensor], keep: bool = False) -> list[torch.Tensor | None]:
+    """Of each input; None where it has none. keep: the graph is used again."""
     if not inputs or not loss.requires_grad:
         return [None] * len(inputs)
-    return list(torch.autograd.grad(loss, inputs, allow_unused=True))
+    return list(torch.autograd.grad(loss, inputs, allow_unused=True, retain_graph=keep))

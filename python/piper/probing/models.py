@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Whether rows meet in the model: its outputs and gradients on the whole against those on parts, and the module where they first differ."""
+"""Whether rows meet in the model: its outputs and gradients on the whole against those on parts."""
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
 
-from ..importer.capture import is_user_file, tree_leaves
 from .differences import Difference, distance
 from .losses import gradients_of
 from .rows_of_outputs import Layout, layouts, leaves
@@ -90,80 +87,6 @@ def gradient_difference(subject: Subject, found: Outputs) -> Difference | None:
             start += count
     if not whole:
         return None
-    one, two = (gradients_of(sum(values), subject.parameters) for values in (whole, parts))
+    one, two = (gradients_of(sum(values), subject.parameters, keep=True) for values in (whole, parts))
     size = distance(one, two)
     return Difference("gradient", size) if size else None
-
-
-class Calls:
-    """Notes what modules are called with and what they give, as often as they are called, innermost first."""
-
-    def __init__(self, model: nn.Module):
-        self._names = {part: name for name, part in model.named_modules()}
-        self.found: list[tuple[str, nn.Module, list, list]] = []
-        self._handles = [part.register_forward_hook(self._note, with_kwargs=True) for part in self._names]
-
-    def _note(self, part: nn.Module, args: Any, kwargs: Any, result: Any) -> None:
-        self.found.append((self._names[part], part, _copies((args, kwargs)), _copies(result)))
-
-    def take(self) -> list[tuple[str, nn.Module, list, list]]:
-        found, self.found = self.found, []
-        return found
-
-    def close(self) -> None:
-        for handle in self._handles:
-            handle.remove()
-
-
-def _copies(values: Any) -> list[torch.Tensor]:
-    return [value.detach().clone() for value in tree_leaves(values) if isinstance(value, torch.Tensor)]
-
-
-def meeting_module(
-    subject: Subject, run_whole: Callable[[], Any], run_parts: Sequence[Callable[[], Any]], sizes: Sequence[int], most: float
-) -> str:
-    """The first module whose results differ where what it was called with does not, inner ones before outer ones, with the line of its forward."""
-    calls = Calls(subject.model)
-    try:
-        run_whole()
-        whole = calls.take()
-        parts = []
-        for run in run_parts:
-            run()
-            parts.append(calls.take())
-    finally:
-        calls.close()
-    if any([name for name, *_ in part] != [name for name, *_ in whole] for part in parts):
-        return _described("", subject.model)
-    for index, (name, module, given, results) in enumerate(whole):
-        others = [part[index] for part in parts]
-        if _apart(given, [other[2] for other in others], sizes) > most:
-            continue
-        if _apart(results, [other[3] for other in others], sizes) > most:
-            return _described(name, module)
-    return _described("", subject.model)
-
-
-def _apart(whole: list[torch.Tensor], parts: list[list[torch.Tensor]], sizes: Sequence[int]) -> float:
-    if any(len(part) != len(whole) for part in parts):
-        return float("inf")
-    off = 0.0
-    for value, *others in zip(whole, *parts, strict=True):
-        layout, gap = matching(value, others, sizes)
-        if layout is not None and layout.dim is None:
-            gap = max((distance([value], [other]) for other in others), default=0.0)
-        off = max(off, gap)
-    return off
-
-
-def _described(name: str, module: nn.Module) -> str:
-    where = f"module '{name}'" if name else "the model"
-    line = line_of(type(module).forward)
-    return f"{where} ({type(module).__name__}{', ' + line if line else ''})"
-
-
-def line_of(function: Any) -> str:
-    """Where a function of the user's is written, "file:line"; "" for a library's."""
-    function = inspect.unwrap(function) if callable(function) else function
-    code = getattr(function, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None and is_user_file(code.co_filename) else ""

@@ -113,7 +113,7 @@ def reached(function: Any, depth: int = 3) -> list[Any]:
     elif hasattr(function, "__func__"):
         inside = [function.__self__, function.__func__]
     elif hasattr(function, "__code__"):
-        inside = [cell.cell_contents for cell in function.__closure__ or () if _is_filled(cell)]
+        inside = [value for cell in function.__closure__ or () for value in _contents(cell)]
         inside += [function.__globals__.get(name) for name in function.__code__.co_names]
         inside += list(function.__defaults__ or ())
     elif isinstance(function, (list, tuple)):
@@ -134,12 +134,11 @@ def _is_of_modules(loss_fn: Any) -> bool:
     return isinstance(getattr(loss_fn, "__self__", loss_fn), nn.Module)
 
 
-def _is_filled(cell: Any) -> bool:
+def _contents(cell: Any) -> list[Any]:
     try:
-        cell.cell_contents
+        return [cell.cell_contents]
     except ValueError:
-        return False
-    return True
+        return []
 
 
 @contextlib.contextmanager
@@ -150,7 +149,9 @@ def subject(model: nn.Module, loss_fn: Callable, dtype: torch.dtype | None, stir
         those of the user's own model.
     """
     try:
-        copied, loss_copy = copy.deepcopy((model, loss_fn)) if _is_of_modules(loss_fn) else (copy.deepcopy(model), loss_fn)
+        copied, loss_copy = (
+            copy.deepcopy((model, loss_fn)) if _is_of_modules(loss_fn) else (copy.deepcopy(model), loss_fn)
+        )
     except Exception:  # noqa: BLE001  (a model holds anything)
         kept = Snapshot([model, *([loss_fn] if isinstance(loss_fn, nn.Module) else [])], reached(loss_fn), True)
         try:

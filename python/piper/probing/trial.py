@@ -15,7 +15,8 @@ from ..importer.loss import combined, loss_terms
 from . import variants
 from .differences import TOLERANCES, CoarsestType, Difference, distance
 from .losses import Fixed, NotTriedError, Rule, difference, gradients_of, whole_loss
-from .models import Outputs, gradient_difference, line_of, meeting_module, outputs
+from .models import Outputs, gradient_difference, outputs
+from .places import described, meeting_place
 from .rows_of_outputs import Layout, leaves, replaced
 from .subject import Subject
 
@@ -44,13 +45,22 @@ class Trial:
     split: the names of the tensors that are divided.
     own_loss: whether the loss is an output of the model itself, so that a difference is the model's.
     gradients: whether gradients of parameters are compared, which takes three times as long.
+    thorough: whether a second set of numbers is tried.
     """
 
     def __init__(
-        self, subject: Subject, rule: Rule, example: Batch, split: set[str], own_loss: bool = False, gradients: bool = True
+        self,
+        subject: Subject,
+        rule: Rule,
+        example: Batch,
+        split: set[str],
+        own_loss: bool = False,
+        gradients: bool = True,
+        thorough: bool = True,
     ):
         self._subject, self._rule, self._split = subject, rule, split
         self._example, self._own_loss, self._gradients = example, own_loss, gradients
+        self._thorough = thorough
         self._tolerance: float | None = None
 
     def see(self, sizes: Sequence[int]) -> Seen:
@@ -59,8 +69,8 @@ class Trial:
         batch = self._example.map(lambda path, value: self._of_rows(path, value, 0, rows))
         found = self._run(batch, sizes)
         meets = self._meets(found, batch)
-        if not meets and (other := self._told_apart(batch)) is not None:
-            meets = self._quietly(lambda: self._meets(self._run(other, sizes), other)) or ""
+        for other in () if meets else self._other_data(batch):
+            meets = meets or self._quietly(lambda b=other: self._meets(self._run(b, sizes), b)) or ""
         if self._own_loss:
             return Seen(tuple(sizes), meets=meets or self._own_loss_meets(batch, sizes))
         if not found.told:
@@ -89,13 +99,11 @@ class Trial:
 
     def _meets(self, found: Outputs, batch: Batch) -> str:
         """Where rows meet in the model, "" if nothing shows that they do."""
-        run = [lambda b=part: self._subject.output(b) for part in self._divided(batch, found.sizes)]
-        rows = sum(found.sizes)
         if any(not value.isfinite().all() for value in _floating(found.whole)) and found.apart == float("inf"):
             raise NotTriedError("the model gives numbers that are not finite")
         if found.apart == float("inf") or self._beyond(found.apart, batch):
-            whole = lambda: self._subject.output(self._part(batch, 0, rows))  # noqa: E731
-            return meeting_module(self._subject, whole, run, found.sizes, self._most(batch))
+            batches = [self._part(batch, 0, sum(found.sizes)), *self._divided(batch, found.sizes)]
+            return meeting_place(self._subject, batches, found.sizes, self._most(batch))
         if self._gradients:
             off = gradient_difference(self._subject, found)
             if off is not None and self._beyond(off.size, batch):
@@ -140,18 +148,23 @@ class Trial:
         one, two = gradients_of(whole, self._subject.parameters), gradients_of(parts, self._subject.parameters)
         return self._beyond(max(distance([whole], [parts], 1e-6), distance(one, two)), batch)
 
-    def _told_apart(self, batch: Batch) -> Batch | None:
-        """The batch with rows that differ in every tensor whose rows are all alike; None if there is no such tensor."""
-        same = {path for path, value in batch.leaves().items() if path in self._split and variants.alike(value)}
-        if not same:
-            return None
-        return batch.map(lambda path, value: variants.told_apart(value, len(path)) if path in same else value)
+    def _other_data(self, batch: Batch) -> Iterator[Batch]:
+        """The batch with rows that differ in every tensor whose rows are all alike; and, if there is time, with other numbers."""
+        tensors = {path: value for path, value in batch.leaves().items() if path in self._split}
+        same = {path for path, value in tensors.items() if variants.alike(value)}
+        if same:
+            yield batch.map(lambda path, value: variants.told_apart(value, len(path)) if path in same else value)
+        numbers = {path for path, value in tensors.items() if value.is_floating_point() and path not in same}
+        if self._thorough and numbers and not same:
+            yield batch.map(lambda path, value: variants.turned(value) if path in numbers else value)
 
     # The loss.
 
     def _loss(self, found: Outputs, batch: Batch) -> tuple[Difference | None, str, bool]:
         tensors = {path: self._subject.convert(value) for path, value in found.tensors.items()}
-        targets = {path: value for path, value in batch.leaves().items() if path in self._split and path.startswith("target")}
+        targets = {
+            path: value for path, value in batch.leaves().items() if path in self._split and path.startswith("target")
+        }
         first = None
         for outer in (True, False):
             # Where the model's rows meet, nothing tells which of two layouts it is.
@@ -211,9 +224,7 @@ class Trial:
         return self._tolerance
 
     def _model_named(self) -> str:
-        kind = type(self._subject.model)
-        line = line_of(kind.forward)
-        return f"the model ({kind.__name__}{', ' + line if line else ''})"
+        return described("", self._subject.model)
 
     @staticmethod
     def _quietly(run: Callable[[], Any]) -> Any:
@@ -228,7 +239,9 @@ def _varied(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
     """The same outputs and target in other forms: near the given ones, and with parts that weigh unequally."""
     near = {path: variants.shaken(value, len(path)) for path, value in fixed.tensors.items()}
     yield "with outputs near the given ones", dataclasses.replace(fixed, tensors=near)
-    same = {path: variants.told_apart(value, len(path)) for path, value in fixed.targets.items() if variants.alike(value)}
+    same = {
+        path: variants.told_apart(value, len(path)) for path, value in fixed.targets.items() if variants.alike(value)
+    }
     if same:
         yield "with targets that differ", dataclasses.replace(fixed, targets={**fixed.targets, **same})
     for label, name, changed in variants.of_rows(fixed.targets, fixed.sizes[0]):

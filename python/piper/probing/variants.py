@@ -79,3 +79,12 @@ def told_apart(tensor: torch.Tensor, seed: int) -> torch.Tensor:
         return changed
     steps = torch.arange(tensor.numel()).view(tensor.shape) % 3
     return tensor - steps.to(tensor.dtype) if bool((tensor >= 2).all()) else tensor + steps.to(tensor.dtype)
+
+
+def turned(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in other places, half of them with the other sign: what compares with a limit goes other ways. Zeros and ones only change places."""
+    generator = torch.Generator().manual_seed(3)
+    moved = tensor.flatten()[torch.randperm(tensor.numel(), generator=generator)].view(tensor.shape)
+    if bool(((tensor >= 0) & (tensor <= 1)).all()):
+        return moved
+    return moved * torch.where(torch.rand(tensor.shape, generator=generator) < 0.5, 1, -1)

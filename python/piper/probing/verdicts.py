@@ -72,5 +72,3 @@ def _versions() -> str:
     for path in [*sorted(here.parent.glob("*.py")), here.parents[1] / "importer" / "loss.py"]:
         digest.update(path.read_bytes())
     return f"torch {version('torch')} {digest.hexdigest()}"
-
-

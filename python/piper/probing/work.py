@@ -8,30 +8,23 @@ import math
 import torch
 
 from ..importer.graphs import calls
-from ..importer.imported import FORWARD, Imported
-
-#: What an operation costs beside its arithmetic (its call from Python, and memory), in operations.
-_CALL = 1e5
+from ..importer.imported import Imported
 
 
 def per_row(imported: Imported) -> float:
     """Operations of a forward for each row: of products exactly, of all else about."""
-    rows = max(count or 1 for count in imported.rows)
-    total = 0.0
+    rows = max(imported.rows, key=lambda count: count or 0)
     costs: dict[str, float] = {}
     for node in imported.forward_nodes():
         if node.family not in costs:
-            costs[node.family] = sum(
-                map(_of_call, calls(imported.member(node, max(imported.rows, key=lambda c: c or 0)).graph))
-            )
-        total += costs[node.family]
-    return total / rows
+            costs[node.family] = sum(map(_of_call, calls(imported.member(node, rows).graph)))
+    return sum(costs[node.family] for node in imported.forward_nodes()) / (rows or 1)
 
 
 def _of_call(node: torch.fx.Node) -> float:
     value = node.meta.get("val")
     if not isinstance(value, torch.Tensor):
-        return _CALL
+        return 0.0
     name = str(node.target)
     shapes = [tuple(arg.meta["val"].shape) for arg in node.args if _is_tensor(arg)]
     each = 4.0
