@@ -97,10 +97,12 @@ def check_rows(
             stacklevel=4,
         )
         return
-    if seen.loss is not None:
+    if seen.loss.refused:
         raise ImporterError(_refusal(loss_fn, rule, seen))
+    if seen.loss.difference is not None:
+        warnings.warn(_refusal(loss_fn, rule, seen), stacklevel=4)
     imported.coupled = (seen.meets,) if seen.meets else ()
-    if cache is not None and not imported.coupled:
+    if cache is not None and not imported.coupled and seen.loss.difference is None:
         verdicts.keep(cache, key)
 
 
@@ -173,7 +175,7 @@ def _see(trial: Trial, plan: _Plan) -> Seen:
             break
         except Exception as error:  # noqa: BLE001
             failed = error
-    if seen is not None and (seen.loss is None and not seen.meets or not plan.own):
+    if seen is not None and (seen.loss.difference is None and not seen.meets or not plan.own):
         return seen
     if not plan.own:
         raise failed
@@ -184,16 +186,17 @@ def _see(trial: Trial, plan: _Plan) -> Seen:
             raise
         return seen
     # A pair has to add up for any division.
-    return seen if seen is not None and seen.pair else own
+    return seen if seen is not None and seen.loss.refused and seen.loss.is_pair else own
 
 
 def _refusal(loss_fn: Callable, rule: Rule, seen: Seen) -> str:
-    parts = ", ".join(map(str, seen.sizes[:8])) + (", ..." if len(seen.sizes) > 8 else "")
-    how = f" ({seen.how})" if seen.how else ""
+    sizes = seen.loss.sizes or seen.sizes
+    parts = ", ".join(map(str, sizes[:8])) + (", ..." if len(sizes) > 8 else "")
+    how = f" ({seen.loss.how})" if seen.loss.how else ""
     return (
         f"{_named(loss_fn)}: the loss of a whole batch is not that of its parts, combined {_RULES.get(rule.form.kind, 'by their terms')}: for parts of "
-        f"{parts} rows{how} {seen.loss}; return a pair (sum, weight) of which both add up over rows (where rows belong together, make them one row), or "
-        "compile without dividing the batch"
+        f"{parts} rows{how} {seen.loss.difference}; return a pair (sum, weight) of which both add up over rows (where rows belong together, make them one "
+        "row), or compile without dividing the batch"
     )
 
 

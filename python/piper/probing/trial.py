@@ -22,20 +22,32 @@ from .subject import Subject
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What a trial showed.
+class LossSeen:
+    """How the loss of parts differs from that of the whole, if it does.
 
     Attributes:
-        sizes: the rows of each part.
-        loss: how the loss of the parts differs from that of the whole; `how` the data were changed for that.
-        pair: whether it is a half of the user's pair that does not add up.
-        meets: where rows meet in the model.
+        is_pair: whether it is a half of the user's pair that does not add up.
+        how: how the data were changed for that, and whether data look like that sooner or later (`expected`).
+        sizes: rows of the parts, where they are others than the trial's.
     """
 
-    sizes: tuple[int, ...]
-    loss: Difference | None = None
+    difference: Difference | None = None
+    is_pair: bool = False
     how: str = ""
-    pair: bool = False
+    expected: bool = True
+    sizes: tuple[int, ...] = ()
+
+    @property
+    def refused(self) -> bool:
+        return self.difference is not None and self.expected
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a trial of parts of `sizes` rows showed. `meets`: where rows meet in the model."""
+
+    sizes: tuple[int, ...]
+    loss: LossSeen = LossSeen()
     meets: str = ""
 
 
@@ -75,8 +87,7 @@ class Trial:
             return Seen(tuple(sizes), meets=meets or self._own_loss_meets(batch, sizes))
         if not found.told:
             return Seen(tuple(sizes), meets=meets)
-        loss, how, pair = self._loss(found, batch)
-        return Seen(tuple(sizes), loss, how, pair, meets)
+        return Seen(tuple(sizes), self._loss(found, batch), meets)
 
     # The model.
 
@@ -123,10 +134,10 @@ class Trial:
         found = self._run(batch, sizes)
         differs = self._composite_differs(found, batch)
         inputs = {path: value for path, value in batch.leaves().items() if path in self._split}
-        for _, name, changed in variants.of_rows(inputs, sizes[0]):
+        for variant in variants.of_rows(inputs, sizes[0]):
             if differs:
                 break
-            other = batch.map(lambda path, value, n=name, c=changed: c if path == n else value)
+            other = batch.map(lambda path, value, v=variant: v.tensor if path == v.name else value)
             differs = bool(self._quietly(lambda b=other: self._composite_differs(self._run(b, sizes), b)))
         return f"the loss of {self._model_named()}" if differs else ""
 
@@ -160,7 +171,7 @@ class Trial:
 
     # The loss.
 
-    def _loss(self, found: Outputs, batch: Batch) -> tuple[Difference | None, str, bool]:
+    def _loss(self, found: Outputs, batch: Batch) -> LossSeen:
         tensors = {path: self._subject.convert(value) for path, value in found.tensors.items()}
         targets = {
             path: value for path, value in batch.leaves().items() if path in self._split and path.startswith("target")
@@ -171,7 +182,7 @@ class Trial:
             known = {path: self._layout(found, path, layout, outer, batch) for path, layout in found.layouts.items()}
             fixed = Fixed(found.whole, tensors, known, targets, batch.target, found.sizes)
             result = self._loss_of(fixed, batch)
-            if result[0] is None:
+            if result.difference is None:
                 return result
             first = first or result
             if known == found.layouts:
@@ -182,17 +193,22 @@ class Trial:
         each = layout.dim is not None and found.tensors[path].shape[layout.dim] > sum(found.sizes)
         return Layout(layout.dim, outer) if each and self._beyond(found.apart, batch) else layout
 
-    def _loss_of(self, fixed: Fixed, batch: Batch) -> tuple[Difference | None, str, bool]:
+    def _loss_of(self, fixed: Fixed, batch: Batch) -> LossSeen:
         result = self._differs(fixed, batch)
         if result is not None:
-            return result[0], "", result[1]
+            return LossSeen(*result)
+        doubt = LossSeen()
         backwards = dataclasses.replace(fixed, sizes=tuple(reversed(fixed.sizes)))
-        others: list[tuple[str, Fixed]] = [("", backwards)] if backwards.sizes != tuple(fixed.sizes) else []
-        for label, other in [*others, *_varied(fixed)]:
+        others = [("", True, backwards)] if backwards.sizes != tuple(fixed.sizes) else []
+        for label, expected, other in [*others, *_varied(fixed)]:
             result = self._quietly(lambda o=other: self._differs(o, batch))
-            if result is not None and result[0].size != float("inf"):
-                return result[0], label, result[1]
-        return None, "", False
+            if result is None or result[0].size == float("inf"):
+                continue
+            seen = LossSeen(*result, label, expected, other.sizes)
+            if expected:
+                return seen
+            doubt = doubt if doubt.difference else seen
+        return doubt
 
     def _differs(self, fixed: Fixed, batch: Batch) -> tuple[Difference, bool] | None:
         """A difference that is none of rounding, and whether it is one of the halves of a pair."""
@@ -235,25 +251,27 @@ class Trial:
             return None
 
 
-def _varied(fixed: Fixed) -> Iterator[tuple[str, Fixed]]:
-    """The same outputs and target in other forms: near the given ones, and with parts that weigh unequally."""
+def _varied(fixed: Fixed) -> Iterator[tuple[str, bool, Fixed]]:
+    """The same outputs and target in other forms: near the given ones, and with parts that weigh unequally; whether data look like that sooner or later."""
     near = {path: variants.shaken(value, len(path)) for path, value in fixed.tensors.items()}
-    yield "with outputs near the given ones", dataclasses.replace(fixed, tensors=near)
+    yield "with outputs near the given ones", True, dataclasses.replace(fixed, tensors=near)
     same = {
         path: variants.told_apart(value, len(path)) for path, value in fixed.targets.items() if variants.alike(value)
     }
     if same:
-        yield "with targets that differ", dataclasses.replace(fixed, targets={**fixed.targets, **same})
-    for label, name, changed in variants.of_rows(fixed.targets, fixed.sizes[0]):
-        yield f"with {label} in '{name}'", dataclasses.replace(fixed, targets={**fixed.targets, name: changed})
+        yield "with targets that differ", True, dataclasses.replace(fixed, targets={**fixed.targets, **same})
+    for variant in variants.of_rows(fixed.targets, fixed.sizes[0]):
+        targets = {**fixed.targets, variant.name: variant.tensor}
+        yield variant.label, variant.expected, dataclasses.replace(fixed, targets=targets)
     # What the model hands on to its loss, such as a mask.
     handed = {
         path: value
         for path, value in fixed.tensors.items()
         if fixed.layouts[path].dim == 0 and (not value.is_floating_point() or bool(((value == 0) | (value == 1)).all()))
     }
-    for label, name, changed in variants.of_rows(handed, fixed.sizes[0]):
-        yield f"with {label} in {name}", dataclasses.replace(fixed, tensors={**fixed.tensors, name: changed})
+    for variant in variants.of_rows(handed, fixed.sizes[0]):
+        tensors = {**fixed.tensors, variant.name: variant.tensor}
+        yield variant.label, variant.expected, dataclasses.replace(fixed, tensors=tensors)
 
 
 def _cloned(output: Any) -> Any:

@@ -1,28 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The data of a few rows in other forms: parts that weigh unequally where the example's do not.
 
-A rule that is right holds for all of them, as far as the user's code accepts them.
+A rule that is right holds for all of them, as far as the user's code accepts them. Some are what data of that kind look like sooner or later (masks, lengths,
+tokens that are ignored); others (a class that is ignored, a number that is missing) may never come.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 import torch
 
 #: More of them would cost time and show nothing new.
 MOST = 24
+_IGNORED, _SIGNED = -100, (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
-def of_rows(tensors: Mapping[str, torch.Tensor], count: int) -> Iterator[tuple[str, str, torch.Tensor]]:
-    """(what was done, name, tensor) for tensors whose first `count` rows are one part: some of that part's entries are changed, and no others."""
+@dataclass(frozen=True)
+class Variant:
+    """`tensor` in place of the one called `name`. `expected`: whether data look like that sooner or later."""
+
+    label: str
+    name: str
+    tensor: torch.Tensor
+    expected: bool
+
+
+def of_rows(tensors: Mapping[str, torch.Tensor], count: int) -> Iterator[Variant]:
+    """For tensors whose first `count` rows are one part: some of that part's entries are changed, and no others."""
     made = 0
     for name, tensor in tensors.items():
-        for label, value in _other_values(tensor):
+        for label, value, expected in _other_values(tensor):
             changed = tensor.clone()
             changed[:count].view(-1)[_some(changed[:count].numel())] = value
-            if not _same(changed, tensor):
-                yield label, name, changed
+            if not torch.equal(changed, tensor):
+                yield Variant(f"with {label} in '{name}'", name, changed, expected)
                 made += 1
             if made == MOST:
                 return
@@ -33,22 +47,21 @@ def _some(count: int) -> slice:
     return slice(1, None, 2) if count > 1 else slice(None)
 
 
-def _same(one: torch.Tensor, two: torch.Tensor) -> bool:
-    return torch.equal(one, two)
-
-
-def _other_values(tensor: torch.Tensor) -> list[tuple[str, float | int | bool]]:
+def _other_values(tensor: torch.Tensor) -> list[tuple[str, float | int | bool, bool]]:
     if not tensor.numel() or tensor.is_complex():
         return []
     if tensor.dtype == torch.bool:
-        return [("some set to False", False), ("some set to True", True)]
+        return [("some set to False", False, True), ("some set to True", True, True)]
     low, high = tensor.min().item(), tensor.max().item()
     if not tensor.is_floating_point():
-        found = [-100] if tensor.dtype not in (torch.uint8, torch.uint16, torch.uint32, torch.uint64) else []
-        found += [low, high] if low != high else [0, 1]
-        return [("some ignored (-100)" if value == -100 else f"some set to {value}", value) for value in found]
-    found = [float("nan"), 0.0, 1.0] if {low, high} <= {0.0, 1.0} else [float("nan"), 0.0, low / 2, -1.0]
-    return [(f"some set to {value:.3g}", value) for value in found]
+        own = [low, high] if low != high else [0, 1]
+        found = [(f"some set to {value}", value, True) for value in own]
+        # Labels of tokens are ignored in most data, those of rows in few.
+        ignored = [("some ignored (-100)", _IGNORED, tensor.dim() > 1)] if tensor.dtype in _SIGNED else []
+        return ignored + found
+    if {low, high} <= {0.0, 1.0}:
+        return [("some set to 0", 0.0, True), ("some set to 1", 1.0, True), ("some missing (NaN)", math.nan, False)]
+    return [("some missing (NaN)", math.nan, False), ("some set to 0", 0.0, False), ("some set to -1", -1.0, False)]
 
 
 def shaken(tensor: torch.Tensor, seed: int) -> torch.Tensor:
