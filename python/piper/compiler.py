@@ -23,6 +23,8 @@ from .importer.build import LOSS
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe, forward_parameters, settled_dims
+from .importer.loss import own_loss
+from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
 from .importer.wrapped import plain_module
 from .kernels import compile_functions
 from .lowered import function_texts
@@ -104,7 +106,7 @@ def compile_with(
         training = importing(
             model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
         )
-        evaluation = importing(model, loss_fn, batch, rows=parts, training=False, **options)
+        evaluation = importing(model, loss_fn, batch, rows=parts, training=False, form=training.loss, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)
@@ -121,7 +123,7 @@ def compile_with(
     states = emit.states_of(graphs)
     names, loss_names = _names(model, states)
     description = Description(
-        inputs=training.inputs,
+        inputs={name: item for name, item in training.inputs.items() if name != SHARED_WEIGHTS},
         static=training.static,
         rows=rows,
         divide=training.loss.divide,
@@ -135,6 +137,11 @@ def compile_with(
         groups=groups,
         updates=optimizer is not None,
         on_update=_note_step(optimizer),
+        loss_weights={
+            graph.name: SharedWeights(graph.imported.weights, graph.imported.loss.weights, (strategy.num_replicas, strategy.num_microbatches))
+            for graph in graphs
+            if graph.imported.weights
+        },
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
     program = Program(description, plan, kernels, phases.text)

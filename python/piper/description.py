@@ -12,6 +12,7 @@ import torch
 from . import optimizers
 from .errors import ProgramError, UsageError
 from .importer.imported import Input
+from .importer.loss_weights import SharedWeights
 from .mesh import Mesh
 from .optimizers import Group
 from .rows import division
@@ -44,6 +45,7 @@ class Description:
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
         on_update: called after each optimizer step.
+        loss_weights: by entry, the weights of the loss that the host computes before it runs.
     """
 
     inputs: Mapping[str, Input]
@@ -60,6 +62,7 @@ class Description:
     groups: Sequence[Group]
     updates: bool
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
+    loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
 
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
         """(first, last + 1) of the rows that the ranks of this process read, which must be contiguous."""
@@ -95,6 +98,7 @@ class Description:
             "trainable": list(self.trainable),
             "optimizer": optimizers.describe(self.groups),
             "updates": self.updates,
+            "loss_weights": {entry: weights.to_json() for entry, weights in self.loss_weights.items()},
         }
 
     @classmethod
@@ -120,6 +124,9 @@ class Description:
                 trainable=data["trainable"],
                 groups=optimizers.restore(data["optimizer"]),
                 updates=data["updates"],
+                loss_weights={
+                    entry: SharedWeights.from_json(item) for entry, item in data.get("loss_weights", {}).items()
+                },
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f"damaged manifest: {type(error).__name__}: {error}") from None

@@ -16,9 +16,11 @@ from .description import Description
 from .errors import ProgramError, UsageError
 from .execution import Execution
 from .importer.inputs import Batch
+from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
 from .plan_simulation import Simulation
 from .profile import MachineProfile
 from .rehearsal import DelayDevice, Rehearsal
+from .rows import division
 from .summary import describe
 
 
@@ -48,6 +50,9 @@ class Program:
         self._execution = Execution(plan, {name: item.code for name, item in self._kernels.items()})
         # States that no part of the program reads or writes stay with the host.
         self._unused: dict[str, torch.Tensor] = {}
+        # Buffers that weights of the loss are computed from: no step writes them.
+        self._host_names = {name for weights in description.loss_weights.values() for name in weights.states()}
+        self._host_states: dict[str, torch.Tensor] = {}
 
     def step(self, *args: Any, update: bool = True, local: bool = False, **kwargs: Any) -> torch.Tensor:
         """Trains on one global batch; returns its loss, a 0-dim float32 tensor.
@@ -255,6 +260,8 @@ class Program:
             self._execution.write_state(name, value)
         else:
             self._unused[name] = value.clone()
+        if name in self._host_names:
+            self._host_states[name] = value.clone()
 
     def _named(self, names: Mapping[str, str]) -> dict[str, torch.Tensor]:
         values = {state: self._read(state) for state in dict.fromkeys(names.values())}
@@ -267,9 +274,28 @@ class Program:
         description = self._description
         tensors = bind(batch, description.inputs, description.static, description.parameters, description.rows, rows)
         first = rows[0] if rows is not None else 0
+        if entry in description.loss_weights:
+            tensors[SHARED_WEIGHTS] = self._shared_weights(description.loss_weights[entry], tensors, local)
         # What no rank reads, a target that the loss leaves out say, is no input of the plan.
         read = {name: tensors[name] for name in self._execution.inputs if name in tensors}
         return self._execution.run(entry, flags, read, scalars, first_row=first)
+
+    def _shared_weights(self, weights: SharedWeights, tensors: Mapping[str, torch.Tensor], local: bool) -> torch.Tensor:
+        """The weights of a loss whose summands have different ones, of the whole batch."""
+        if local:
+            raise UsageError(
+                "the summands of the loss have different weights, which are known of a whole batch only: give the global batch, without local=True"
+            )
+        description = self._description
+
+        def operand(kind: str, name: str, first: int, end: int) -> torch.Tensor:
+            if kind == "state":
+                return self._host_states[name]
+            return tensors[name][first:end] if description.inputs[name].split else tensors[name]
+
+        replicas, microbatches = weights.parts
+        sizes = [size for replica in division(description.rows, replicas) for size in division(replica, microbatches)]
+        return weights.shared(weights.sums(sizes, operand), description.rows)
 
     def _scalars(self) -> dict[str, float]:
         return {

@@ -12,19 +12,16 @@ import torch
 from torch import nn
 
 from .annotate import BLOCK_TAG
-from .capture import Joint, capture, dry_run
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
 from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
-from .inputs import Batch, describe, explain_call
-from .loss import LossForm, loss_pair
+from .inputs import Batch, describe
+from .loss_form import LossForm
 from .pieces import Program, program_of, row_dependent_constants
-from .row_mixing import Recorder, mixing_lines
+from .step import LOSS, MODEL, Step, Survey
 from .unify import unify
 from .wrapped import plain_module
-
-MODEL, LOSS = "model", "loss_fn"
 
 
 def import_model(
@@ -37,6 +34,7 @@ def import_model(
     loss_reduction: str | None = None,
     batch_dims: Mapping[str, int | None] | None = None,
     divided: bool = False,
+    form: LossForm | None = None,
 ) -> Imported:
     """Captures one step of `model` under `loss_fn` and cuts it into chunks by its annotations.
 
@@ -53,6 +51,7 @@ def import_model(
         loss_reduction: None, or "mean_rows" or "sum" where loss_fn returns a scalar that is not recognised.
         divided: whether each backward becomes two nodes: I, which other chunks wait for, and W.
         batch_dims: input name to 0 (divided over microbatches) or None (not divided), where dim 0 does not tell.
+        form: how the loss of the same model combines in training, which saves finding it out again.
 
     Raises:
         ImporterError: naming the input, operation or module at fault.
@@ -69,40 +68,23 @@ def import_model(
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
     _check_tensors(model)
     children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
-    forms: dict[int | None, LossForm] = {}
-    joints: dict[int | None, Joint] = {}
+    step = Step(children, loss_fn, example, inputs, loss_reduction, example_rows)
+    is_divided = example_rows is not None and wanted_rows != (example_rows,)
     with contextlib.nullcontext() if training else _evaluating(children.values()):
-        for count in wanted_rows:
-            joints[count], forms[count] = _capture(
-                children, loss_fn, example, inputs, count, training, loss_reduction, example_rows
-            )
-        if training:
-            _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
-        mixing = ()
-        if training and example_rows is not None and wanted_rows != (example_rows,):
-            mixing = _mixing_lines(children, loss_fn, example, inputs, wanted_rows[0], loss_reduction, example_rows)
-    states = _states(children)
+        known = step.survey(wanted_rows[0], form) if is_divided else Survey()
+        states = _states(children)
+        joints, weights = step.capture(wanted_rows, known.form, training, _aliases(states))
     for joint in joints.values():
         use_masters(joint, _trained(children))
-    _check_forms(forms)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
-        count: program_of(joint, changing[count], _aliases(states), list(inputs), divided)
+        count: program_of(joint, changing[count], _aliases(states), list(step.inputs), divided)
         for count, joint in joints.items()
     }
-    imported = _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
-    imported.mixing = mixing
+    imported = _assemble(programs, states, step.inputs, static, step.form, training)
+    imported.mixing = known.mixing if training else ()
+    imported.weights = weights
     return imported
-
-
-def _call(model: nn.Module, batch: Batch):
-    try:
-        return model(*batch.args, **batch.kwargs)
-    except (TypeError, AttributeError) as error:
-        reason = explain_call(model.forward, batch, error)
-        if reason is None:
-            raise
-        raise ImporterError(reason) from error
 
 
 def _check_tensors(model: nn.Module) -> None:
@@ -129,77 +111,6 @@ def _check_tensors(model: nn.Module) -> None:
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
 
 
-def _capture(
-    children,
-    loss_fn,
-    example: Batch,
-    inputs: Mapping[str, Input],
-    rows: int | None,
-    training: bool,
-    reduction: str | None,
-    total_rows: int | None,
-):
-    run, form = _step(children[MODEL], loss_fn, example, inputs, rows, reduction, total_rows)
-    return capture(children, children[MODEL], run, _examples(inputs, rows), training), form[0]
-
-
-def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=contextlib.nullcontext):
-    """A function of the inputs' tensors that gives (sum, weight), and a list that holds the loss's form once it has run."""
-    form: list[LossForm] = []
-
-    def run(tensors):
-        named = dict(zip(inputs, tensors, strict=False))
-        call = example.map(lambda path, value: named.get(path, value))
-        output = _call(model, call)
-        with in_loss():
-            total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
-        form[:] = [found]
-        if not found.divide and rows is not None:
-            # Weights of all parts add up to 1: the loss is the sum itself.
-            weight = weight * (rows / total_rows)
-        return total.to(torch.float32), weight.to(torch.float32)
-
-    return run, form
-
-
-def _mixing_lines(children, loss_fn, example, inputs, rows, reduction, total_rows) -> tuple[str, ...]:
-    def run(count: int, recorder: Recorder) -> None:
-        step, _ = _step(children[MODEL], loss_fn, example, inputs, count, reduction, total_rows, recorder.loss)
-
-        def recorded(tensors):
-            with recorder:
-                return step(tensors)
-
-        dry_run(children, recorded, _examples(inputs, count))
-
-    try:
-        return mixing_lines(run, rows)
-    except Exception:  # noqa: BLE001  (a model may refuse other numbers of rows than it is used with, in any way)
-        return ()
-
-
-def _examples(inputs: Mapping[str, Input], rows: int | None) -> list[torch.Tensor]:
-    return [torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()]
-
-
-def _check_other_rows(children, loss_fn, example, inputs, forms, reduction, total_rows) -> None:
-    """Adds the form of the loss at one more number of rows, where the batch is divided into equal parts: a mean over what
-    does not grow with the rows looks like any other at a single number.
-    """
-    (rows, form), *others = forms.items()
-    if others or form.elements_per_row is None or rows == total_rows:
-        return
-    run, found = _step(children[MODEL], loss_fn, example, inputs, rows + 1, reduction, total_rows)
-    try:
-        dry_run(children, run, _examples(inputs, rows + 1))
-    except Exception as error:
-        raise ImporterError(
-            f"the model runs with {rows} rows and not with {rows + 1}, so nothing tells whether its loss is a mean over them: return a pair "
-            f"(sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum' ({type(error).__name__}: {error})"
-        ) from error
-    forms[rows + 1] = found[0]
-
-
 @contextlib.contextmanager
 def _evaluating(modules) -> Iterator[None]:
     modes = {part: part.training for module in modules for part in module.modules()}
@@ -210,16 +121,6 @@ def _evaluating(modules) -> Iterator[None]:
     finally:
         for part, mode in modes.items():
             part.training = mode
-
-
-def _check_forms(forms: Mapping[int | None, LossForm]) -> None:
-    distinct = set(forms.values())
-    if len(distinct) > 1:
-        raise ImporterError(
-            "the loss is a mean over a number of elements that does not grow with the rows of the batch, so parts "
-            "of a batch can't be combined:"
-            " return a pair (sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum'"
-        )
 
 
 def state_name(traced: str) -> str:

@@ -25,7 +25,7 @@ from . import attention, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
-from .loss import refuse_dropped_weight
+from .mean_losses import refuse_dropped_weight
 
 _SUPPORTED = ((2, 13), (2, 14))
 _version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())

@@ -63,6 +63,8 @@ def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
     correspond).
     """
     for joint in joints:
+        # What the gradient of the loss makes of itself alone is constant too.
+        _seed_backward(joint)
         remove_aliases(joint.module.graph)
     lists = [constant_calls(joint.module.graph) for joint in joints]
     if len({len(nodes) for nodes in lists}) > 1:
@@ -88,7 +90,6 @@ def program_of(
     """
     _refuse_random(joint)
     graph = joint.module.graph
-    _seed_backward(joint)
     cross_entropy.fuse(graph)
     constants = fold(joint.module, row_dependent)
     names = _names(joint, constants, aliases, inputs)
