@@ -17,8 +17,13 @@ from .importer.inputs import Batch
 _KEYS = {"args", "kwargs", "target"}
 
 
-def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
-    """The batch of a call `step(x, y)`, `step(x, target=y, mask=m)` or `step(batch)`, a batch being a tuple or a dict of args, kwargs and target."""
+def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], own_loss: bool = False) -> Batch:
+    """The batch of a call `step(x, y)`, `step(x, target=y, mask=m)` or `step(batch)`, a batch being a tuple or a dict of args, kwargs and target.
+
+    own_loss: the model computes its loss, so that there is no target, and a dict holds the model's arguments by name.
+    """
+    if own_loss:
+        return _without_target(args, kwargs)
     if len(args) == 1 and not kwargs:
         (only,) = args
         if isinstance(only, (Batch, tuple, list)) or (isinstance(only, Mapping) and set(only) <= _KEYS):
@@ -32,6 +37,15 @@ def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
     if not args:
         raise UsageError("expected a target as the last argument or by name")
     return Batch(tuple(args[:-1]), dict(kwargs), args[-1])
+
+
+def _without_target(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
+    if len(args) == 1 and not kwargs and isinstance(args[0], (Batch, tuple, list, Mapping)):
+        try:
+            return Batch.without_target(args[0])
+        except ImporterError as error:
+            raise UsageError(str(error)) from None
+    return Batch(tuple(args), dict(kwargs), None)
 
 
 def bind(

@@ -39,8 +39,8 @@ from .rows import part_rows
 
 def compile(
     model: nn.Module,
-    loss_fn: Callable,
-    batch: Any,
+    loss_fn: Callable | None = None,
+    batch: Any = None,
     *,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -55,8 +55,10 @@ def compile(
 
     Args:
         model: a module on the CPU, which torch.compile may have wrapped. Tag its parts with `piper.annotate` or `piper.annotate_modules` where the strategy names them.
-        loss_fn: `loss_fn(output, target)`; returns a scalar that is recognised as a mean, or (sum, weight).
-        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count.
+        loss_fn: `loss_fn(output, target)`; returns a sum of means and sums over the rows, each times a number, or (sum, weight). None: the model computes its own
+            loss, as Hugging Face's do: its 0-dimensional output, `.loss` or `["loss"]`.
+        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count. Without loss_fn the
+            model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
         strategy: directives over a mesh; none is one rank.
         optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; its options are read again at each step, so that schedulers work. Moments are the
             program's own: `program.load_optimizer_state_dict` sets them, the optimizer's load_state_dict sets options alone. None: no updates.
@@ -78,7 +80,7 @@ def compile(
 def compile_with(
     importing: Callable[..., Imported],
     model: nn.Module,
-    loss_fn: Callable,
+    loss_fn: Callable | None,
     batch: Any,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -89,6 +91,11 @@ def compile_with(
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
+    if batch is None:
+        raise UsageError("expected an example of the global batch: piper.compile(model, loss_fn, batch)")
+    own_loss_only = loss_fn is None
+    if own_loss_only:
+        loss_fn, batch = own_loss, ImportedBatch.without_target(batch)
     if isinstance(loss_fn, type) or not callable(loss_fn):
         got = f"the class {loss_fn.__name__}" if isinstance(loss_fn, type) else type(loss_fn).__name__
         raise UsageError(f"expected loss_fn to be a function or a module, got {got}")
@@ -136,6 +143,7 @@ def compile_with(
         trainable=[name for name, contributions in training.gradients.items() if contributions],
         groups=groups,
         updates=optimizer is not None,
+        own_loss=own_loss_only,
         on_update=_note_step(optimizer),
         loss_weights={
             graph.name: SharedWeights(graph.imported.weights, graph.imported.loss.weights, (strategy.num_replicas, strategy.num_microbatches))

@@ -44,6 +44,7 @@ class Description:
         trainable: states that have gradients.
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
+        own_loss: whether the model computes its loss, so that batches have no target.
         on_update: called after each optimizer step.
         loss_weights: by entry, the weights of the loss that the host computes before it runs.
     """
@@ -61,6 +62,7 @@ class Description:
     trainable: Sequence[str]
     groups: Sequence[Group]
     updates: bool
+    own_loss: bool = False
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
     loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
 
@@ -98,6 +100,7 @@ class Description:
             "trainable": list(self.trainable),
             "optimizer": optimizers.describe(self.groups),
             "updates": self.updates,
+            "own_loss": self.own_loss,
             "loss_weights": {entry: weights.to_json() for entry, weights in self.loss_weights.items()},
         }
 
@@ -124,6 +127,7 @@ class Description:
                 trainable=data["trainable"],
                 groups=optimizers.restore(data["optimizer"]),
                 updates=data["updates"],
+                own_loss=data.get("own_loss", False),
                 loss_weights={
                     entry: SharedWeights.from_json(item) for entry, item in data.get("loss_weights", {}).items()
                 },

@@ -70,7 +70,7 @@ class Program:
             )
         flags = {"buffers"} | ({"reduce", "update"} if update else set()) | (set() if self._accumulating else {"fresh"})
         scalars = self._scalars() if update else {}
-        outputs = self._run("step", flags, from_call(args, kwargs), local, scalars)
+        outputs = self._run("step", flags, from_call(args, kwargs, self._description.own_loss), local, scalars)
         self._accumulating = not update
         if update and outputs.get("weight_total", outputs["weight_sum"]) != 0:
             self._steps = {name: count + 1 for name, count in self._steps.items()}
@@ -79,7 +79,7 @@ class Program:
 
     def evaluate(self, *args: Any, local: bool = False, **kwargs: Any) -> torch.Tensor:
         """The loss of one global batch in eval mode, a 0-dim float32 tensor; nothing changes."""
-        return self._loss(self._run("evaluate", set(), from_call(args, kwargs), local, {}))
+        return self._loss(self._run("evaluate", set(), from_call(args, kwargs, self._description.own_loss), local, {}))
 
     def gradients(self, *args: Any, local: bool = False, **kwargs: Any) -> dict[str, torch.Tensor]:
         """The full gradient of the global loss for every trainable parameter that has one, by its first name; nothing changes.
@@ -90,7 +90,7 @@ class Program:
             raise UsageError(
                 "gradients() would drop what step(update=False) has accumulated: take a step with update first"
             )
-        outputs = self._run("step", {"fresh", "reduce"}, from_call(args, kwargs), local, {})
+        outputs = self._run("step", {"fresh", "reduce"}, from_call(args, kwargs, self._description.own_loss), local, {})
         weight = outputs["weight_sum"]
         result = {}
         for name in self._description.trainable:

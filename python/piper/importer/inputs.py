@@ -55,6 +55,32 @@ class Batch:
             return Batch(tuple(batch[:-1]), {}, batch[-1])
         raise ImporterError(f"expected a batch {FORMS}, got {type(batch).__name__}")
 
+    @staticmethod
+    def without_target(batch: Any) -> Batch:
+        """A batch of a model that computes its own loss: its arguments `(args…)`, by name `{name: value}`, or `dict(args=…, kwargs=…)`.
+
+        Raises:
+            ImporterError: it has none of these forms.
+        """
+        if isinstance(batch, Batch):
+            return batch
+        if isinstance(batch, torch.Tensor):
+            return Batch((batch,), {}, None)
+        if isinstance(batch, Mapping) and all(isinstance(name, str) for name in batch):
+            if not set(batch) <= {"args", "kwargs", "target"}:
+                return Batch((), dict(batch), None)
+            if batch.get("target") is not None:
+                raise ImporterError("without loss_fn the model computes the loss from its arguments, and takes no target")
+            args = batch.get("args", ())
+            return Batch(
+                tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(batch.get("kwargs", {})), None
+            )
+        if isinstance(batch, (tuple, list)) and batch:
+            return Batch(tuple(batch), {}, None)
+        raise ImporterError(
+            f"expected the arguments of the model as (args...), as a dict by name or as dict(args=(...), kwargs={{...}}), got {type(batch).__name__}"
+        )
+
     def map(self, leaf: Callable[[str, Any], Any]) -> Batch:
         """A batch of the same structure, each leaf replaced by `leaf(path, value)`."""
         args = tuple(_map(value, f"args.{i}", leaf) for i, value in enumerate(self.args))
@@ -88,7 +114,7 @@ def describe(
 ) -> tuple[dict[str, Input], dict[str, Any], int | None]:
     """The tensor inputs, the values that are no tensors, and the rows of the example.
 
-    A tensor whose dim 0 equals the target's is divided; `batch_dims` maps names to 0 (divided) or None (whole) and
+    A tensor whose dim 0 equals the target's (or, without a target, that of `labels`) is divided; `batch_dims` maps names to 0 (divided) or None (whole) and
     overrides.
 
     Raises:
@@ -125,7 +151,7 @@ def _rows(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None]) 
         counts = {
             name: value.shape[0]
             for name, value in tensors.items()
-            if _is_target(name) and value.dim() and name not in given
+            if name in _references(tensors) and value.dim() and name not in given
         }
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
@@ -136,14 +162,17 @@ def _rows(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None]) 
     return next(iter(counts.values()), None)
 
 
-def _is_target(name: str) -> bool:
-    return name == "target" or name.startswith("target.")
+def _references(tensors: Mapping[str, torch.Tensor]) -> list[str]:
+    """The tensors whose dim 0 counts the rows: the target's, or what a model that computes its own loss gets as `labels`."""
+    targets = [name for name in tensors if name == "target" or name.startswith("target.")]
+    return targets or [name for name in tensors if name.rpartition(".")[2] == "labels"]
 
 
 def _refuse_doubt(
     tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None], matching: set[str], rows: int | None
 ) -> None:
-    inputs = {name: value for name, value in tensors.items() if not _is_target(name)}
+    references = _references(tensors)
+    inputs = {name: value for name, value in tensors.items() if name not in references}
     shapes = ", ".join(f"'{name}' {list(value.shape)}" for name, value in tensors.items())
     if (
         rows is not None
@@ -151,7 +180,7 @@ def _refuse_doubt(
         and not any(name in matching for name in inputs)
         and not any(name in given for name in inputs)
     ):
-        target = next(name for name in tensors if _is_target(name))
+        target = next(iter(references), next(iter(given)))
         raise RowsInDoubt(
             f"no input has dim 0 equal to the target's {rows} ({shapes}): give a target with one row per row of the "
             f"input, or say which tensors are divided (0) and which are not (None), as in "

@@ -203,13 +203,20 @@ def terms_of(value: LossValue, form: LossForm, rows: int | None) -> list[Term]:
 
 
 def _term(piece: Piece, rule: Rule, form: LossForm, rows: int | None) -> Term:
-    numerator = _times(piece.base, piece.factor)
     if rule.kind == "sum":
-        return Term(numerator, None)
+        return Term(_times(piece.base, piece.factor), None)
     if rule.kind == "weight":
+        numerator = _times(piece.base, piece.factor)
         offset, floor = form.weights[rule.weight]
         return Term(numerator, piece.weight.base.to(numerator.dtype), offset, floor)
-    return Term(_times(numerator, rows or 1), _number(numerator, rows or 1))
+    count = rows or 1
+    if rule.kind == "rows":
+        # Of a mean this is the same number for every count of rows.
+        numerator = _times(piece.base, piece.factor * count)
+    else:
+        # A product also where it is one by one: programs for several numbers of rows have the same operations.
+        numerator = _floating(piece.base) * (piece.factor * count)
+    return Term(numerator, _number(numerator, count))
 
 
 def combined(parts: Sequence[Sequence[Term]]) -> torch.Tensor:
@@ -237,7 +244,7 @@ def graph_pair(
     if not form.divide:
         # Weights of all parts add up to 1: the loss is the sum itself.
         constants = [rule.kind == "constant" for rule in form.rules] or [False]
-        total = sum(_times(t.numerator, part / (rows or 1)) if c else t.numerator for t, c in zip(terms, constants, strict=True))
+        total = sum(t.numerator * (1.0 / (total_rows or rows or 1)) if c else t.numerator for t, c in zip(terms, constants, strict=True))
         return total, _number(total, part)
     if len(terms) == 1 and not form.host_weights:
         (term,) = terms
@@ -255,7 +262,7 @@ def _several(terms, form, rows, total_rows, factors, part) -> tuple[torch.Tensor
         weight = next(t.weight for t, rule in zip(terms, form.rules, strict=True) if rule.kind == "weight")
         weight = weight + form.weights[0][0] * part if form.weights[0][0] else weight
         numerators = [
-            t.numerator if rule.kind == "weight" else _times(t.numerator, 1 / (rows or 1)) * weight.to(t.numerator.dtype)
+            t.numerator if rule.kind == "weight" else t.numerator * (1.0 / (rows or 1)) * weight.to(t.numerator.dtype)
             for t, rule in zip(terms, form.rules, strict=True)
         ]
         return sum(numerators), weight
@@ -284,7 +291,11 @@ def _checked_rows(rows: int | None) -> int:
 def _times(value: torch.Tensor, factor: float) -> torch.Tensor:
     if abs(factor - 1.0) < 1e-12:
         return value
-    return (value if value.is_floating_point() else value.to(torch.float32)) * factor
+    return _floating(value) * factor
+
+
+def _floating(value: torch.Tensor) -> torch.Tensor:
+    return value if value.is_floating_point() else value.to(torch.float32)
 
 
 def _number(like: torch.Tensor, value: float) -> torch.Tensor:

@@ -16,7 +16,7 @@ from .capture import Joint, capture, dry_run
 from .errors import ImporterError
 from .imported import Input
 from .inputs import Batch, explain_call
-from .loss import LossValue, evaluate, form_of, graph_pair, settled_form, weights_to_share, where_is
+from .loss import LossValue, evaluate, form_of, graph_pair, own_loss, settled_form, weights_to_share, where_is
 from .loss_form import LossForm
 from .loss_weights import SHARED_WEIGHTS, WeightGraph
 from .recognizer import LossRecognizer
@@ -146,8 +146,10 @@ class Step:
             return value.result
 
         def run(tensors):
-            with recorder or contextlib.nullcontext():
-                return self._run(rows, finish, recorder.loss if recorder else contextlib.nullcontext)(tensors)
+            in_loss = recorder.loss if recorder else contextlib.nullcontext
+            # Where the model computes its own loss, any of its scalars may be part of that.
+            with recorder or contextlib.nullcontext(), in_loss() if self._loss_fn is own_loss else contextlib.nullcontext():
+                return self._run(rows, finish, in_loss)(tensors)
 
         dry_run(self.children, run, self._examples(rows))
 
