@@ -224,7 +224,8 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
     own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
     with (
         torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
+        # Whether a value has a gradient is something to find out.
+        torch.enable_grad(),
         _data_dependence_named(),
         _attributes_kept(children),
         fake,

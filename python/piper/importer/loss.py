@@ -80,7 +80,7 @@ def evaluate(
     """
     if reduction is not None and reduction not in REDUCTIONS:
         raise ImporterError(f"expected loss_reduction to be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
-    recognizer.enter_loss(output)
+    recognizer.enter_loss(output, target)
     with recognizer:
         result = call_loss(loss_fn, output, target)
     if isinstance(result, (tuple, list)):

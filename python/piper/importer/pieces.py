@@ -59,8 +59,8 @@ class Program:
 
 
 def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
-    """For each graph the constants whose shape changes with the number of rows (all of them, where the graphs do not
-    correspond).
+    """For each graph the constants whose shape or numbers change with the number of rows (all of them, where the graphs do
+    not correspond).
     """
     for joint in joints:
         # What the gradient of the loss makes of itself alone is constant too.
@@ -72,7 +72,7 @@ def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
     changing = [
         position
         for position, nodes in enumerate(zip(*lists, strict=False))
-        if len({_shape(node) for node in nodes}) > 1
+        if len({(_shape(node), _numbers(node)) for node in nodes}) > 1
     ]
     return [{nodes[position] for position in changing} for nodes in lists]
 
@@ -80,6 +80,11 @@ def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
 def _shape(node: fx.Node) -> tuple[int, ...]:
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def _numbers(node: fx.Node) -> str:
+    """The arguments of an operation but for its operands."""
+    return repr(fx.map_arg((node.args, node.kwargs), lambda _: None))
 
 
 def program_of(

@@ -6,6 +6,7 @@ What is recognised costs nothing: the pieces' tensors stand beside those of the 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -68,25 +69,30 @@ _MADE_OF_A_NUMBER = _functions("tensor", "as_tensor", "scalar_tensor")
 class LossRecognizer(TorchFunctionMode):
     """Knows the pieces of the scalars that are computed while it is the mode.
 
-    constants: tensors that are the same for every part of the batch, as parameters are.
+    constants: tensors that are the same for every part of the batch, as parameters are. batch: those that differ.
     """
 
-    def __init__(self, constants: Iterable[torch.Tensor] = ()):
+    def __init__(self, constants: Iterable[torch.Tensor] = (), batch: Any = ()):
         super().__init__()
         # Values hold their tensor, so that its id stays its own; the version tells what was done to it in place.
         self._pieces: dict[int, tuple[torch.Tensor, int, Pieces]] = {}
         self._items: dict[int, tuple[torch.Tensor, int, list[Pieces]]] = {}
         self._floors: dict[int, tuple[torch.Tensor, Pieces, float]] = {}
         self._constants = {id(tensor): tensor for tensor in constants}
+        self._varying: dict[int, torch.Tensor] = {}
+        self._add_varying(batch)
         self._class_weights = mean_losses.ClassWeights()
         self._of_model: dict[int, torch.Tensor] = {}
         self._in_loss = False
 
-    def enter_loss(self, output: Any) -> None:
-        """What follows is the loss, of a model with this output."""
+    def enter_loss(self, output: Any, target: Any) -> None:
+        """What follows is the loss, of a model with this output and of this target."""
         self._in_loss = True
-        found = (value for value in tree_leaves(_plain(output)) if isinstance(value, torch.Tensor) and not value.dim())
-        self._of_model = {id(value): value for value in found}
+        self._of_model = {id(value): value for value in _tensors(output) if not value.dim()}
+        self._add_varying([output, target])
+
+    def _add_varying(self, values: Any) -> None:
+        self._varying |= {id(value): value for value in _tensors(values) if id(value) not in self._constants}
 
     def pieces_of(self, value: torch.Tensor) -> Pieces:
         """The pieces of a tensor."""
@@ -128,14 +134,17 @@ class LossRecognizer(TorchFunctionMode):
         return float(value) if is_number else None
 
     def _note_constant(self, args: Sequence[Any], kwargs: dict[str, Any], result: torch.Tensor) -> None:
-        operands = [value for value in tree_leaves([args, kwargs]) if isinstance(value, torch.Tensor)]
-        if all(map(self._is_constant, operands)):
+        if all(map(self._is_constant, _tensors([args, kwargs]))):
             self._constants[id(result)] = result
-        elif self._is_constant(result):
-            del self._constants[id(result)]  # changed in place by what is none
+            return
+        self._constants.pop(id(result), None)  # changed in place by what is none
+        self._varying[id(result)] = result
 
     def _is_constant(self, value: torch.Tensor) -> bool:
-        return self._constants.get(id(value)) is value
+        if self._constants.get(id(value)) is value:
+            return True
+        # A tensor that nothing has computed here is one that the code closes over. Custom functions go unseen.
+        return self._varying.get(id(value)) is not value and value.grad_fn is None and not value.requires_grad
 
     def _items_of(self, value: torch.Tensor) -> list[Pieces] | None:
         found = self._items.get(id(value))
@@ -154,6 +163,7 @@ class LossRecognizer(TorchFunctionMode):
 
     def _sum_of_two(self, call: _Call, signs: tuple[float, float]) -> Pieces | None:
         alpha = call.kwargs.get("alpha", 1)
+        self._add_to_items(call, (signs[0], signs[1] * alpha) if isinstance(alpha, (int, float)) else signs)
         if len(call.before) != 2 or set(call.kwargs) - {"alpha"} or not isinstance(alpha, (int, float)):
             return None
         found: list[affine.Piece] = []
@@ -168,6 +178,29 @@ class LossRecognizer(TorchFunctionMode):
         # Of elements nothing is known but how they are scaled.
         is_plain = call.result.dim() and all(abs(piece.factor) == 1 and piece.weight is None for piece in found)
         return None if is_plain else tuple(found)
+
+    def _add_to_items(self, call: _Call, signs: tuple[float, float]) -> None:
+        """Scalars beside each other, plus as many constants or further scalars."""
+        operands = [self._each(value, call.result) for value in call.args[:2]]
+        if call.result.dim() == 1 and len(operands) == 2 and None not in operands:
+            first, second = ([affine.scaled(p, sign) for p in of] for of, sign in zip(operands, signs, strict=True))
+            if any(self._items_of(value) is not None for value in call.args if isinstance(value, torch.Tensor)):
+                found = [a + b for a, b in zip(first, second, strict=True)]
+                self._items[id(call.result)] = (call.result, call.result._version, found)
+
+    def _each(self, value: Any, like: torch.Tensor) -> list[Pieces] | None:
+        """The pieces of each element of a vector of scalars."""
+        count = like.numel()
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return [_of_number(float(value), like)] * count
+        if not isinstance(value, torch.Tensor):
+            return None
+        items = self._items_of(value)
+        if items is not None or not self._is_constant(value):
+            return items if items is not None and value.shape == like.shape else None
+        if value.shape == like.shape:
+            return [leaf(element, CONSTANT) for element in value.unbind()]
+        return [self.pieces_of(value)] * count if not value.dim() else None
 
     def _multiply(self, call: _Call) -> Pieces | None:
         if len(call.before) != 2 or None in call.before or call.kwargs:
@@ -358,6 +391,12 @@ _RULES: dict[Callable, Callable] = {
 }
 
 
-def _plain(output: Any) -> Any:
-    """An output whose tensors `tree_leaves` finds: dataclasses are none of torch's containers."""
-    return vars(output) if hasattr(output, "__dict__") and not isinstance(output, torch.Tensor) else output
+def _tensors(values: Any) -> list[torch.Tensor]:
+    return [value for value in tree_leaves(_plain(values)) if isinstance(value, torch.Tensor)]
+
+
+def _plain(values: Any) -> Any:
+    """Values whose tensors `tree_leaves` finds: dataclasses are none of torch's containers."""
+    if isinstance(values, (list, tuple)) and type(values) in (list, tuple):
+        return [_plain(value) for value in values]
+    return vars(values) if dataclasses.is_dataclass(values) and not isinstance(values, type) else values

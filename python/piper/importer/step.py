@@ -159,7 +159,8 @@ class Step:
         def run(tensors):
             named = dict(zip(self.inputs, tensors, strict=False))
             call = self._example.map(lambda path, value: named.get(path, value))
-            recognizer = LossRecognizer(tensor for child in self.children.values() for tensor in _own(child))
+            own = (tensor for child in self.children.values() for tensor in _own(child))
+            recognizer = LossRecognizer(own, list(tensors))
             with recognizer:
                 output = _call(self.children[MODEL], call)
             with in_loss():
