@@ -146,7 +146,9 @@ def compile_with(
         own_loss=own_loss_only,
         on_update=_note_step(optimizer),
         loss_weights={
-            graph.name: SharedWeights(graph.imported.weights, graph.imported.loss.weights, (strategy.num_replicas, strategy.num_microbatches))
+            graph.name: SharedWeights(
+                graph.imported.weights, graph.imported.loss.weights, (strategy.num_replicas, strategy.num_microbatches)
+            )
             for graph in graphs
             if graph.imported.weights
         },

@@ -15,7 +15,7 @@ from .annotate import BLOCK_TAG
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
-from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
+from .imported import Family, Imported, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe
 from .loss_form import LossForm
 from .pieces import Program, program_of, row_dependent_constants
@@ -82,7 +82,7 @@ def import_model(
         for count, joint in joints.items()
     }
     imported = _assemble(programs, states, step.inputs, static, step.form, training)
-    imported.mixing = known.mixing if training else ()
+    imported.mixing = tuple(dict.fromkeys([*known.mixing, *step.form.scalars])) if training else ()
     imported.weights = weights
     return imported
 

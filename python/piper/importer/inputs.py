@@ -70,7 +70,9 @@ class Batch:
             if not set(batch) <= {"args", "kwargs", "target"}:
                 return Batch((), dict(batch), None)
             if batch.get("target") is not None:
-                raise ImporterError("without loss_fn the model computes the loss from its arguments, and takes no target")
+                raise ImporterError(
+                    "without loss_fn the model computes the loss from its arguments, and takes no target"
+                )
             args = batch.get("args", ())
             return Batch(
                 tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(batch.get("kwargs", {})), None
@@ -180,7 +182,7 @@ def _refuse_doubt(
         and not any(name in matching for name in inputs)
         and not any(name in given for name in inputs)
     ):
-        target = next(iter(references), next(iter(given)))
+        target = [*references, *given][0]
         raise RowsInDoubt(
             f"no input has dim 0 equal to the target's {rows} ({shapes}): give a target with one row per row of the "
             f"input, or say which tensors are divided (0) and which are not (None), as in "

@@ -52,7 +52,7 @@ def where_is(loss_fn: Callable) -> str:
     if code is None and isinstance(loss_fn, nn.Module):
         code = getattr(type(loss_fn).forward, "__code__", None)
     if code is None and callable(loss_fn):
-        code = getattr(getattr(type(loss_fn), "__call__", None), "__code__", None)
+        code = getattr(type(loss_fn).__call__, "__code__", None)
     return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else getattr(loss_fn, "__name__", "loss_fn")
 
 
@@ -130,9 +130,7 @@ def form_of(value: LossValue, loss_fn: Callable) -> LossForm:
     return declared or loss_rules.of_one_part(value.traits(), where_is(loss_fn))
 
 
-def settled_form(
-    found: Sequence[tuple[int, LossValue]], loss_fn: Callable
-) -> LossForm:
+def settled_form(found: Sequence[tuple[int, LossValue]], loss_fn: Callable) -> LossForm:
     """The form by values at two numbers of rows."""
     (rows, value), (more, other) = found
     where = where_is(loss_fn)
@@ -244,7 +242,10 @@ def graph_pair(
     if not form.divide:
         # Weights of all parts add up to 1: the loss is the sum itself.
         constants = [rule.kind == "constant" for rule in form.rules] or [False]
-        total = sum(t.numerator * (1.0 / (total_rows or rows or 1)) if c else t.numerator for t, c in zip(terms, constants, strict=True))
+        total = sum(
+            t.numerator * (1.0 / (total_rows or rows or 1)) if c else t.numerator
+            for t, c in zip(terms, constants, strict=True)
+        )
         return total, _number(total, part)
     if len(terms) == 1 and not form.host_weights:
         (term,) = terms

@@ -63,6 +63,7 @@ class SharedWeights:
         """The sums over parts of these sizes, one behind the other; `value_of(kind, name, first row, last + 1)` gives operands."""
         totals, first = [0.0] * len(self.weights), 0
         for rows in sizes:
+
             def operand(kind: str, name: str, first: int = first, rows: int = rows) -> torch.Tensor:
                 return value_of(kind, name, first, first + rows)
 

@@ -181,12 +181,14 @@ class LossRecognizer(TorchFunctionMode):
 
     def _add_to_items(self, call: _Call, signs: tuple[float, float]) -> None:
         """Scalars beside each other, plus as many constants or further scalars."""
-        operands = [self._each(value, call.result) for value in call.args[:2]]
-        if call.result.dim() == 1 and len(operands) == 2 and None not in operands:
+        values = call.args[:2]
+        if call.result.dim() != 1 or not any(isinstance(v, torch.Tensor) and self._items_of(v) for v in values):
+            return
+        operands = [self._each(value, call.result) for value in values]
+        if len(operands) == 2 and None not in operands:
             first, second = ([affine.scaled(p, sign) for p in of] for of, sign in zip(operands, signs, strict=True))
-            if any(self._items_of(value) is not None for value in call.args if isinstance(value, torch.Tensor)):
-                found = [a + b for a, b in zip(first, second, strict=True)]
-                self._items[id(call.result)] = (call.result, call.result._version, found)
+            found = [a + b for a, b in zip(first, second, strict=True)]
+            self._items[id(call.result)] = (call.result, call.result._version, found)
 
     def _each(self, value: Any, like: torch.Tensor) -> list[Pieces] | None:
         """The pieces of each element of a vector of scalars."""
@@ -259,9 +261,7 @@ class LossRecognizer(TorchFunctionMode):
             return pieces
         if any(piece.base.shape != value.shape for piece in pieces):
             return None
-        return affine.summed(
-            pieces, lambda base: torch.sum(base, *call.args[1:], **call.kwargs), user_line()
-        )
+        return affine.summed(pieces, lambda base: torch.sum(base, *call.args[1:], **call.kwargs), user_line())
 
     def _mean(self, call: _Call) -> Pieces | None:
         pieces = self._sum(call)
@@ -280,7 +280,9 @@ class LossRecognizer(TorchFunctionMode):
         if not isinstance(parts, (tuple, list)):
             return None
         # Of a batch of one row any tensor may have one element: those that nothing is known of are rows.
-        known = [isinstance(p, torch.Tensor) and p.numel() == 1 and (not p.dim() or id(p) in self._pieces) for p in parts]
+        known = [
+            isinstance(p, torch.Tensor) and p.numel() == 1 and (not p.dim() or id(p) in self._pieces) for p in parts
+        ]
         if all(known):
             found = [affine.mapped(self.pieces_of(part), lambda base: base.reshape(())) for part in parts]
             self._items[id(call.result)] = (call.result, call.result._version, found)
@@ -352,7 +354,9 @@ class _Call:
     def is_plain(self, index: int) -> bool:
         """Whether nothing is known of an operand."""
         pieces = self.before[index]
-        return len(pieces) == 1 and pieces[0].base is self.args[index] and pieces[0].factor == 1 and not pieces[0].weight
+        return (
+            len(pieces) == 1 and pieces[0].base is self.args[index] and pieces[0].factor == 1 and not pieces[0].weight
+        )
 
 
 def _of_loss(loss: mean_losses.Reduced) -> Pieces:

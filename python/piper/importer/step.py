@@ -148,7 +148,10 @@ class Step:
         def run(tensors):
             in_loss = recorder.loss if recorder else contextlib.nullcontext
             # Where the model computes its own loss, any of its scalars may be part of that.
-            with recorder or contextlib.nullcontext(), in_loss() if self._loss_fn is own_loss else contextlib.nullcontext():
+            with (
+                recorder or contextlib.nullcontext(),
+                in_loss() if self._loss_fn is own_loss else contextlib.nullcontext(),
+            ):
                 return self._run(rows, finish, in_loss)(tensors)
 
         dry_run(self.children, run, self._examples(rows))

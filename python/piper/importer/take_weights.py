@@ -20,7 +20,11 @@ _MOST_OPERATIONS = 100
 def take_weights(joint: Joint, inputs: Sequence[str], aliases: Mapping[str, str]) -> WeightGraph | None:
     """Takes the outputs behind the loss's sum and weight out of a captured step; None where one depends on more than batch and buffers."""
     output = joint.module.graph.output_node()
-    extra = [index for index, port in enumerate(joint.outputs) if port is not None and port.kind == "output" and port.index > 1]
+    extra = [
+        index
+        for index, port in enumerate(joint.outputs)
+        if port is not None and port.kind == "output" and port.index > 1
+    ]
     nodes = [output.args[0][index] for index in sorted(extra, key=lambda index: joint.outputs[index].index)]
     graph = _graph_of(joint, nodes, inputs, aliases)
     kept = [index for index in range(len(joint.outputs)) if index not in extra]

@@ -110,7 +110,10 @@ def grpo(o, t):
 
 
 def detection(o, t):
-    return {"boxes": F.smooth_l1_loss(o[:, :2], t[:, :2]), "scores": F.binary_cross_entropy_with_logits(o[:, 2:], t[:, 2:].sigmoid())}
+    return {
+        "boxes": F.smooth_l1_loss(o[:, :2], t[:, :2]),
+        "scores": F.binary_cross_entropy_with_logits(o[:, 2:], t[:, 2:].sigmoid()),
+    }
 
 
 def dice(o, t):
@@ -156,14 +159,29 @@ FORMS = {
     "times": ("class", lambda o, t: 0.5 * F.cross_entropy(o, t)),
     "over accumulation steps": ("class", lambda o, t: F.cross_entropy(o, t) / 4),
     "plus penalty": ("class", lambda o, t: F.cross_entropy(o, t) + 0.01 * o.pow(2).mean()),
-    "minus entropy": ("class", lambda o, t: F.cross_entropy(o, t) - 0.01 * -(o.softmax(-1) * o.log_softmax(-1)).sum(-1).mean()),
+    "minus entropy": (
+        "class",
+        lambda o, t: F.cross_entropy(o, t) - 0.01 * -(o.softmax(-1) * o.log_softmax(-1)).sum(-1).mean(),
+    ),
     "average of two": ("class", lambda o, t: (F.cross_entropy(o, t) + F.cross_entropy(-o, t)) / 2),
-    "average of two that ignore": ("class", lambda o, t: (F.cross_entropy(o, t, ignore_index=0) + F.cross_entropy(-o, t, ignore_index=1)) / 2),
+    "average of two that ignore": (
+        "class",
+        lambda o, t: (F.cross_entropy(o, t, ignore_index=0) + F.cross_entropy(-o, t, ignore_index=1)) / 2,
+    ),
     "stacked sum": ("class", lambda o, t: torch.stack([F.cross_entropy(o, t), 0.1 * o.pow(2).mean()]).sum()),
     "stacked mean": ("class", lambda o, t: torch.stack([F.cross_entropy(o * s, t) for s in (1, 2, 3)]).mean()),
-    "stacked times weights": ("class", lambda o, t: (LAYER_WEIGHTS * torch.stack([F.cross_entropy(o, t), o.pow(2).mean()])).sum()),
-    "stacked dot weights": ("class", lambda o, t: torch.stack([rows(o, t), o.pow(2).mean(-1)], -1).matmul(LAYER_WEIGHTS).mean()),
-    "concatenated": ("class", lambda o, t: torch.cat([F.cross_entropy(o, t).view(1), o.abs().mean().unsqueeze(0)]).sum()),
+    "stacked times weights": (
+        "class",
+        lambda o, t: (LAYER_WEIGHTS * torch.stack([F.cross_entropy(o, t), o.pow(2).mean()])).sum(),
+    ),
+    "stacked dot weights": (
+        "class",
+        lambda o, t: torch.stack([rows(o, t), o.pow(2).mean(-1)], -1).matmul(LAYER_WEIGHTS).mean(),
+    ),
+    "concatenated": (
+        "class",
+        lambda o, t: torch.cat([F.cross_entropy(o, t).view(1), o.abs().mean().unsqueeze(0)]).sum(),
+    ),
     "sum of a list": ("class", lambda o, t: sum([F.cross_entropy(o, t), 0.1 * o.abs().mean()])),
     "weighted list": ("class", weighted_list),
     "sum over length": ("class", lambda o, t: rows(o, t).sum() / len(t)),
@@ -186,7 +204,10 @@ FORMS = {
     "flooding's inside": ("class", lambda o, t: 2 * (F.cross_entropy(o, t) - 0.1) + 0.1),
     "one minus cosine": ("class", lambda o, t: 1 - F.cosine_similarity(o, one_hot(t)).mean()),
     "mean of one minus": ("class", lambda o, t: (1 - F.cosine_similarity(o, one_hot(t))).mean()),
-    "two minus two cosine": ("value", lambda o, t: 2 - 2 * (F.normalize(o, dim=-1) * F.normalize(t, dim=-1)).sum(-1).mean()),
+    "two minus two cosine": (
+        "value",
+        lambda o, t: 2 - 2 * (F.normalize(o, dim=-1) * F.normalize(t, dim=-1)).sum(-1).mean(),
+    ),
     "focal": ("class", focal),
     "focal with alpha": ("class", lambda o, t: 0.25 * focal(o, t) + 0.75 * rows(o, t).mean()),
     "arcface": ("class", arcface),
@@ -205,8 +226,14 @@ FORMS = {
     "masked mean": ("token", lambda o, t: masked_mean(per_token(o, t), counted(t))),
     "masked, bool": ("token", lambda o, t: (per_token(o, t) * (t != IGNORED)).sum() / (t != IGNORED).sum()),
     "masked, clamped": ("token", lambda o, t: (per_token(o, t) * counted(t)).sum() / counted(t).sum().clamp(min=1)),
-    "masked, clamped by name": ("token", lambda o, t: (per_token(o, t) * counted(t)).sum() / torch.clamp(counted(t).sum(), min=1.0)),
-    "masked, at least one": ("token", lambda o, t: (per_token(o, t) * counted(t)).sum() / torch.maximum(counted(t).sum(), torch.tensor(1.0))),
+    "masked, clamped by name": (
+        "token",
+        lambda o, t: (per_token(o, t) * counted(t)).sum() / torch.clamp(counted(t).sum(), min=1.0),
+    ),
+    "masked, at least one": (
+        "token",
+        lambda o, t: (per_token(o, t) * counted(t)).sum() / torch.maximum(counted(t).sum(), torch.tensor(1.0)),
+    ),
     "masked, with epsilon": ("token", lambda o, t: (per_token(o, t) * counted(t)).sum() / (counted(t).sum() + 1e-3)),
     "masked elements over count": ("token", lambda o, t: (per_token(o, t) * counted(t) / counted(t).sum()).sum()),
     "masked means": ("token", lambda o, t: (per_token(o, t) * counted(t)).mean() / counted(t).mean()),
@@ -214,8 +241,14 @@ FORMS = {
     "z-loss": ("token", z_loss),
     "z-loss of counted": ("token", z_loss_of_counted),
     "tokens and a sum": ("token", lambda o, t: tokens(o, t) + 1e-3 * o.pow(2).sum()),
-    "two masks": ("token", lambda o, t: masked_mean(per_token(o, t), counted(t)) + 0.5 * masked_mean(o.pow(2).mean(-1), (t > 0).float())),
-    "halved masks": ("token", lambda o, t: 0.5 * (tokens(o, t, ignore_index=IGNORED) + masked_mean(o.abs().sum(-1), (t >= 0).float()))),
+    "two masks": (
+        "token",
+        lambda o, t: masked_mean(per_token(o, t), counted(t)) + 0.5 * masked_mean(o.pow(2).mean(-1), (t > 0).float()),
+    ),
+    "halved masks": (
+        "token",
+        lambda o, t: 0.5 * (tokens(o, t, ignore_index=IGNORED) + masked_mean(o.abs().sum(-1), (t >= 0).float())),
+    ),
     "mse": ("value", F.mse_loss),
     "mse, weighted": ("value", lambda o, t: F.mse_loss(o, t, weight=t.abs())),
     "half mse": ("value", lambda o, t: 0.5 * ((o - t) ** 2).mean()),
@@ -225,7 +258,10 @@ FORMS = {
     "log cosh": ("value", lambda o, t: torch.log(torch.cosh(o - t)).mean()),
     "charbonnier": ("value", lambda o, t: torch.sqrt((o - t) ** 2 + 1e-6).mean()),
     "quantile": ("value", lambda o, t: torch.max(0.9 * (t - o), -0.1 * (t - o)).mean()),
-    "snr weighted": ("value", lambda o, t: ((o - t).pow(2).mean(dim=list(range(1, o.ndim))) * t[:, 0].abs().clamp(max=5)).mean()),
+    "snr weighted": (
+        "value",
+        lambda o, t: ((o - t).pow(2).mean(dim=list(range(1, o.ndim))) * t[:, 0].abs().clamp(max=5)).mean(),
+    ),
     "gaussian nll": ("value", lambda o, t: F.gaussian_nll_loss(o, t, t.abs() + 0.1)),
     "poisson": ("value", F.poisson_nll_loss),
     "kl": ("value", lambda o, t: F.kl_div(F.log_softmax(o, -1), F.softmax(t, -1), reduction="batchmean")),
@@ -239,12 +275,18 @@ FORMS = {
     "ppo": ("value", ppo),
     "dpo": ("value", dpo),
     "detection": ("value", lambda o, t: sum(detection(o, t).values())),
-    "weighted dict": ("value", lambda o, t: sum({"boxes": 5.0, "scores": 1.0}[k] * v for k, v in detection(o, t).items())),
+    "weighted dict": (
+        "value",
+        lambda o, t: sum({"boxes": 5.0, "scores": 1.0}[k] * v for k, v in detection(o, t).items()),
+    ),
     "uncertainty": ("class", Uncertainty()),
     "wgan critic": ("value", lambda o, t: o[:, :2].mean() - o[:, 2:].mean()),
     "lsgan": ("value", lambda o, t: 0.5 * (torch.mean((o[:, :2] - 1) ** 2) + torch.mean(o[:, 2:] ** 2))),
     "hinge gan": ("value", lambda o, t: F.relu(1 - o[:, 0]).mean() + F.relu(1 + o[:, 1]).mean()),
-    "actor critic": ("value", lambda o, t: -(o[:, 0] * t[:, 0].detach()).mean() + 0.5 * (o[:, 1] - t[:, 1]).pow(2).mean()),
+    "actor critic": (
+        "value",
+        lambda o, t: -(o[:, 0] * t[:, 0].detach()).mean() + 0.5 * (o[:, 1] - t[:, 1]).pow(2).mean(),
+    ),
     "dice of rows": ("class", dice_of_rows),
     "dot product": ("value", lambda o, t: torch.dot((o - t).flatten(), (o - t).flatten())),
     "pair": ("class", lambda o, t: (F.cross_entropy(o, t, reduction="sum"), len(t))),
