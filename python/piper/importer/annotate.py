@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from .balance import stage_modules
-from .blocks import block_elements, callable_parts
+from .blocks import blocks, callable_parts
 from .errors import ImporterError
 
 #: Names whose annotation divides a whole model, as a pipeline does. Code outside them belongs to the part that was
@@ -31,11 +31,14 @@ _ATTRIBUTE = "_piper_module_annotations"
 
 @dataclass(frozen=True)
 class Scope:
-    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags."""
+    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags; `continues` says that it goes on with
+    the block that was left last.
+    """
 
     serial: int
     tags: tuple[tuple[str, int], ...]
     in_block: bool
+    continues: bool = False
 
 
 _ROOT = Scope(0, (), False)
@@ -76,7 +79,7 @@ class TagRecorder:
             yield
 
     @contextlib.contextmanager
-    def enter(self, tags: Mapping[str, int], block: bool = False) -> Iterator[None]:
+    def enter(self, tags: Mapping[str, int], block: bool = False, continues: bool = False) -> Iterator[None]:
         """Enters a scope that adds `tags` to those in force."""
         if self._in_backward():
             yield
@@ -91,7 +94,7 @@ class TagRecorder:
                 )
             merged[name] = index
         self._serial += 1
-        self._current = Scope(self._serial, tuple(sorted(merged.items())), outer.in_block or block)
+        self._current = Scope(self._serial, tuple(sorted(merged.items())), outer.in_block or block, continues)
         try:
             with self._mark(self._current):
                 yield
@@ -238,26 +241,28 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
             for module in group:
                 for part in callable_parts(modules[module]):
                     tags.setdefault(part, {})[name] = index
-    blocks: set[nn.Module] = set()
-    for index, element in enumerate(block_elements(model)):
-        for part in callable_parts(element):
-            tags.setdefault(part, {})[BLOCK_TAG] = index
-            blocks.add(part)
+    # Whether each part of a block goes on with it.
+    in_blocks: dict[nn.Module, bool] = {}
+    for index, block in enumerate(blocks(model)):
+        for position, element in enumerate(block):
+            for part in callable_parts(element):
+                tags.setdefault(part, {})[BLOCK_TAG] = index
+                in_blocks[part] = position > 0
     handles = []
     try:
         for module, entries in tags.items():
-            handles += _hook(module, entries, module in blocks, recorder)
+            handles += _hook(module, entries, module in in_blocks, in_blocks.get(module, False), recorder)
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, recorder: TagRecorder) -> list:
+def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, continues: bool, recorder: TagRecorder) -> list:
     entered: list[contextlib.AbstractContextManager] = []
 
     def before(_module, _args):
-        scope = recorder.enter(tags, block)
+        scope = recorder.enter(tags, block, continues)
         scope.__enter__()
         entered.append(scope)
 
