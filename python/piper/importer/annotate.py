@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from .balance import stage_modules
-from .blocks import blocks, callable_parts
+from .blocks import TABLES, blocks, callable_parts
 from .errors import ImporterError
 
 #: Names whose annotation divides a whole model, as a pipeline does. Code outside them belongs to the part that was
@@ -64,6 +64,7 @@ class TagRecorder:
     def begin(self) -> None:
         """Starts a forward pass: every count is zero again."""
         self._counts: dict[str, int] = {}
+        self._called: set[nn.Module] = set()
         self._serial = 0
         self._current = _ROOT
 
@@ -77,6 +78,12 @@ class TagRecorder:
         self._counts[name] = index + 1
         with self.enter({name: index}):
             yield
+
+    def is_first_call(self, module: nn.Module) -> bool:
+        """Whether the forward pass has not asked this before."""
+        first = module not in self._called
+        self._called.add(module)
+        return first
 
     @contextlib.contextmanager
     def enter(self, tags: Mapping[str, int], block: bool = False, continues: bool = False) -> Iterator[None]:
@@ -156,12 +163,13 @@ def annotate_modules(
     """Tags whole modules of `model` by name, without a change to its code; or cuts it into pipeline stages.
 
     `stages` cuts between elements of lists and sequences and other modules with parameters, so that the slowest stage is as fast as it can be;
-    `annotations_of(model)["stage"]` shows where. A module that runs again after others stays in one stage with them.
+    `annotations_of(model)["stage"]` shows where. A module that runs again after others stays in one stage with them, unless it is an `nn.Embedding`. A warning says if a part that can't be cut makes the stages useless.
 
     Args:
         model: the model; its parameters and its forward stay as they are.
         annotations: for each tag name a list of lists of module names; the position in the outer list is the index. A
-            module's name covers everything below it. Calling again replaces the annotations.
+            module's name covers everything below it; an `nn.Embedding` that is called again belongs to the stage that calls it. Calling again replaces
+            the annotations.
         stages: instead, the number of stages, whose tag is "stage".
         balance: "cost", or "count" for equal numbers of modules.
         batch: an example, as for `piper.compile`: costs are counted operations and bytes of forward and backward, and modules are cut in the order in
@@ -251,18 +259,31 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
     handles = []
     try:
         for module, entries in tags.items():
-            handles += _hook(module, entries, module in in_blocks, in_blocks.get(module, False), recorder)
+            later = _without_pipeline_tags(entries) if isinstance(module, TABLES) else entries
+            handles += _hook(module, (entries, later), module in in_blocks, in_blocks.get(module, False), recorder)
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, continues: bool, recorder: TagRecorder) -> list:
+def _without_pipeline_tags(tags: Mapping[str, int]) -> dict[str, int]:
+    return {name: index for name, index in tags.items() if name not in PIPELINE_TAGS}
+
+
+def _hook(
+    module: nn.Module,
+    tags: tuple[Mapping[str, int], Mapping[str, int]],
+    block: bool,
+    continues: bool,
+    recorder: TagRecorder,
+) -> list:
+    """Hooks that enter the scope: with `tags[0]` at the first call, with `tags[1]` at later ones."""
     entered: list[contextlib.AbstractContextManager] = []
 
     def before(_module, _args):
-        scope = recorder.enter(tags, block, continues)
+        first, later = tags
+        scope = recorder.enter(first if recorder.is_first_call(module) else later, block, continues)
         scope.__enter__()
         entered.append(scope)
 

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from torch import nn
 
+#: Modules of which it takes no time to read what is asked for: each stage that does reads them for itself.
+TABLES = (nn.Embedding, nn.EmbeddingBag)
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict)
 
 #: A Sequential of plain layers is worth a chunk for each of them if it has so many with matrices, or if these have so many elements on average: else the
