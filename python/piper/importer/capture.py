@@ -9,6 +9,7 @@ and generator stay as they are. What later files need of torch's private metadat
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -43,7 +44,9 @@ from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # n
 from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
+from torch.utils.flop_counter import flop_registry  # noqa: E402
 
 _TAG, _SOURCE = "piper_scope", "piper_source"
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
@@ -234,17 +237,63 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
         torch.func.functional_call(step, shapes, tuple(fake.from_tensor(tensor) for tensor in tensors))
 
 
-def fake_call(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Calls the model with shapes alone, for what hooks on its parts find out. Nothing of it changes."""
+def fake_call(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    within: contextlib.AbstractContextManager,
+) -> None:
+    """Calls the model with shapes alone, in the context `within`, for what that and hooks on the model's parts find out. Nothing of it changes."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.random.fork_rng(devices=[]), _data_dependence_named(), _attributes_kept({"model": model}), fake:
+    with (
+        torch.random.fork_rng(devices=[]),
+        _data_dependence_named(),
+        _attributes_kept({"model": model}),
+        _fake_tensors_quiet(),
+        fake,
+    ):
 
         def shape(value: Any) -> Any:
             return fake.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
         shapes = {name: shape(tensor) for name, tensor in own.items()}
-        torch.func.functional_call(model, shapes, tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs)))
+        args, kwargs = tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs))
+        with within:
+            torch.func.functional_call(model, shapes, args, kwargs)
+
+
+@contextlib.contextmanager
+def _fake_tensors_quiet() -> Iterator[None]:
+    """An operation that fails on shapes raises; torch logs its traceback and arguments as well."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class ProductCounter(TorchDispatchMode):
+    """Tells `add` the multiplications and additions of each product of matrices and each convolution that runs within it, together with those of its
+    backward: each operand's gradient is a product of equal size.
+    """
+
+    def __init__(self, add: Callable[[float], None]):
+        super().__init__()
+        self._add = add
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            operations = formula(*args, **(kwargs or {}), out_val=result)
+            # The first argument of these is added to the product.
+            first = 1 if func.overloadpacket in (torch.ops.aten.addmm, torch.ops.aten.baddbmm) else 0
+            gradients = sum(operand.requires_grad for operand in args[first : first + 2])
+            self._add(operations * (1 + gradients if torch.is_grad_enabled() else 1))
+        return result
 
 
 @contextlib.contextmanager
