@@ -248,7 +248,11 @@ class Program:
         return [*self._description.states, *moments]
 
     def _read(self, name: str) -> torch.Tensor:
-        return self._unused[name].clone() if name in self._unused else self._execution.read_state(name)
+        if name in self._unused:
+            return self._unused[name].clone()
+        value, spec = self._execution.read_state(name), self._description.states.get(name)
+        # The plan knows eight bits, not whether they have a sign.
+        return value.view(torch.uint8) if spec is not None and spec.dtype == torch.uint8 else value
 
     def _write(self, name: str, value: torch.Tensor) -> None:
         if name in self._execution.states:
