@@ -13,6 +13,7 @@ from torch import nn
 
 from .annotate import BLOCK_TAG
 from .capture import Joint, capture, dry_run
+from .dtypes import SUPPORTED, refuse_unsupported
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
@@ -25,6 +26,7 @@ from .unify import unify
 from .wrapped import plain_module
 
 MODEL, LOSS = "model", "loss_fn"
+_REAL_FORM = "write them as pairs of real ones, rotary embeddings by cos and sin"
 
 
 def import_model(
@@ -123,7 +125,10 @@ def _check_tensors(model: nn.Module) -> None:
             )
     for name, buffer in model.named_buffers():
         if buffer.dtype.is_complex:
-            raise ImporterError(f"buffer '{name}' is of {buffer.dtype}: expected real numbers")
+            raise ImporterError(
+                f"buffer '{name}' is of {buffer.dtype}: expected real numbers, as torch.view_as_real gives them; {_REAL_FORM}"
+            )
+        refuse_unsupported(f"buffer '{name}'", buffer.dtype)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
@@ -227,19 +232,20 @@ def state_name(traced: str) -> str:
     return traced.removeprefix(MODEL + ".")
 
 
-def _refuse_complex(families: Mapping[str, Family]) -> None:
-    lines = {}
+def _refuse_types(families: Mapping[str, Family]) -> None:
+    """Refuses complex numbers, and element types that a program can't have, by the lines that make them."""
+    complex_lines, others = {}, {}
     for family in families.values():
         for function in family.members.values():
             for node in calls(function.graph):
                 value = node.meta.get("val")
-                if isinstance(value, torch.Tensor) and value.is_complex():
-                    lines[f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"] = None
-    if lines:
-        raise ImporterError(
-            "complex numbers in forward are not supported (write them as pairs of real ones; rotary embeddings by cos and "
-            "sin): " + "; ".join(lines)
-        )
+                if isinstance(value, torch.Tensor) and value.dtype not in SUPPORTED:
+                    line = f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"
+                    (complex_lines if value.is_complex() else others)[line] = value.dtype
+    if complex_lines:
+        raise ImporterError(f"complex numbers in forward are not supported ({_REAL_FORM}): {'; '.join(complex_lines)}")
+    for line, dtype in others.items():
+        refuse_unsupported(f"{line}: its result", dtype)
 
 
 def _trained(children: Mapping[str, nn.Module]) -> set[str]:
@@ -339,7 +345,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 piece.key[0] == "G",
             )
         )
-    _refuse_complex(families)
+    _refuse_types(families)
     constants = {
         name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value)
         for name, value in reference.constants.items()
