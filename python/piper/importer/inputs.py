@@ -161,7 +161,9 @@ def _refuse_lists_of_rows(batch: Batch, rows: int | None) -> None:
     for name, value in _lists(batch):
         if name == "target" or len(value) == rows:
             aside = "" if name == "target" else ", or a tuple if they are not those of the rows"
-            raise ImporterError(f"'{name}' is a list of {len(value)} numbers and is not divided: make it a tensor{aside}")
+            raise ImporterError(
+                f"'{name}' is a list of {len(value)} numbers and is not divided: make it a tensor{aside}"
+            )
 
 
 def _lists(batch: Batch) -> Iterator[tuple[str, list]]:
@@ -169,13 +171,14 @@ def _lists(batch: Batch) -> Iterator[tuple[str, list]]:
     named = {f"args.{index}": value for index, value in enumerate(batch.args)}
     named |= {f"kwargs.{name}": value for name, value in batch.kwargs.items()}
     for name, value in {**named, "target": batch.target}.items():
-        if isinstance(value, list) and value and _is_numbers(value):
+        if isinstance(value, list) and value and is_numbers(value):
             yield name, value
 
 
-def _is_numbers(value: Any) -> bool:
+def is_numbers(value: Any) -> bool:
+    """Whether it is a number, or a list or tuple of such."""
     if isinstance(value, (list, tuple)):
-        return bool(value) and all(map(_is_numbers, value))
+        return bool(value) and all(map(is_numbers, value))
     return isinstance(value, Number)
 
 

@@ -79,8 +79,11 @@ class _Rewriter:
         if node.target is operator.getitem:
             return node.args[0] in self._bits
         return count > 0 and (
-            node.target in _MOVES and count == len(node.all_input_nodes)
-            or node.target in _PICKS and count == 1 and node.args[0] in self._bits
+            node.target in _MOVES
+            and count == len(node.all_input_nodes)
+            or node.target in _PICKS
+            and count == 1
+            and node.args[0] in self._bits
         )
 
     def _kinds(self, node: fx.Node) -> torch.dtype | None:
