@@ -60,6 +60,12 @@ def import_model(
         ImporterError: naming the input, operation or module at fault.
     """
     model = plain_module(model)
+    # A trace needs to record, whatever it is called under.
+    with torch.inference_mode(False):
+        return _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, divided)
+
+
+def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, divided) -> Imported:
     example = Batch.of(batch)
     inputs, static, example_rows = describe(example, batch_dims)
     wanted_rows = tuple(dict.fromkeys(rows)) if rows else (example_rows,)
@@ -109,9 +115,15 @@ def _call(model: nn.Module, batch: Batch):
 
 def _check_tensors(model: nn.Module) -> None:
     """On the meta device torch would leave the backward out without a word."""
+    if torch.get_default_device().type != "cpu":
+        raise ImporterError(
+            f"expected the CPU as torch's default device, got {torch.get_default_device()}: torch.set_default_device('cpu') before compiling"
+        )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
+        if parameter.is_inference():
+            raise ImporterError(f"parameter '{name}' was made under torch.inference_mode: make the model outside of it")
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ImporterError(
                 f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it"
@@ -145,7 +157,23 @@ def _capture(
     total_rows: int | None,
 ):
     run, form = _step(children[MODEL], loss_fn, example, inputs, rows, reduction, total_rows)
-    return capture(children, children[MODEL], run, _examples(inputs, rows), training), form[0]
+    try:
+        joint = capture(children, children[MODEL], run, _examples(inputs, rows), training)
+    except RuntimeError as error:
+        # A forward that takes a derivative itself needs what evaluation is without.
+        if training or "does not require grad" not in str(error):
+            raise
+        joint = capture(children, children[MODEL], _with_gradients(run), _examples(inputs, rows), training)
+    return joint, form[0]
+
+
+def _with_gradients(run: Callable) -> Callable:
+    def enabled(tensors):
+        with torch.enable_grad():
+            results = run(tensors)
+        return tuple(result.detach() for result in results)
+
+    return enabled
 
 
 def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=contextlib.nullcontext):
@@ -153,7 +181,8 @@ def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=
     form: list[LossForm] = []
 
     def run(tensors):
-        named = dict(zip(inputs, tensors, strict=False))
+        # Forward may ask for gradients of an input, which then is not the step's own tensor.
+        named = dict(zip(inputs, (tensor.detach() for tensor in tensors), strict=False))
         call = example.map(lambda path, value: named.get(path, value))
         output = _call(model, call)
         with in_loss():

@@ -117,6 +117,7 @@ def describe(
     for name, value in leaves.items():
         _refuse_hidden_numbers(name, value)
     for name, value in tensors.items():
+        _refuse_not_dense(name, value)
         refuse_unsupported(f"input '{name}'", value.dtype)
     static = {name: value for name, value in leaves.items() if not isinstance(value, torch.Tensor)}
     given = dict(batch_dims or {})
@@ -154,6 +155,15 @@ def _refuse_hidden_numbers(name: str, value: Any) -> None:
             f"'{name}' is a {type(value).__name__}, whose tensors would stay what they are now: give them as tensors, or in a tuple, "
             "list, dict or dataclass"
         )
+
+
+def _refuse_not_dense(name: str, value: torch.Tensor) -> None:
+    if value.is_nested:
+        raise ImporterError(
+            f"input '{name}' is a nested tensor: expected a dense one, padded (torch.nested.to_padded_tensor)"
+        )
+    if value.layout != torch.strided:
+        raise ImporterError(f"input '{name}' has the layout {value.layout}: expected a dense tensor (.to_dense())")
 
 
 def _refuse_lists_of_rows(batch: Batch, rows: int | None) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from . import cross_entropy
+from . import advice, cross_entropy
 from .capture import Joint, Origin, Port
 from .constants import Constants, constant_calls, fold
 from .cut import Cutter, Key, Piece, identity
@@ -115,15 +115,14 @@ def program_of(
 
 
 def _refuse_random(joint: Joint) -> None:
-    found = [
-        f"{node.meta['origin'].source}: '{node.target}'"
+    found = {
+        f"{node.meta['origin'].source}: '{node.target}'": advice.for_random_numbers(str(node.target))
         for node in calls(joint.module.graph)
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    ]
+    }
     if found:
-        raise ImporterError(
-            "random numbers in forward are not supported (set dropout to 0): " + "; ".join(dict.fromkeys(found))
-        )
+        listed = "; ".join(f"{line} ({instead})" for line, instead in found.items())
+        raise ImporterError(f"random numbers in forward are not supported: {listed}")
 
 
 def _seed_backward(joint: Joint) -> None:
