@@ -43,6 +43,7 @@ class Description:
         trainable: states that have gradients.
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
+        symbols: states that the plan knows by another name, as theirs is taken.
         on_update: called after each optimizer step.
     """
 
@@ -59,6 +60,7 @@ class Description:
     trainable: Sequence[str]
     groups: Sequence[Group]
     updates: bool
+    symbols: Mapping[str, str] = field(default_factory=dict)
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
 
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
@@ -95,6 +97,7 @@ class Description:
             "trainable": list(self.trainable),
             "optimizer": optimizers.describe(self.groups),
             "updates": self.updates,
+            "symbols": dict(self.symbols),
         }
 
     @classmethod
@@ -120,6 +123,7 @@ class Description:
                 trainable=data["trainable"],
                 groups=optimizers.restore(data["optimizer"]),
                 updates=data["updates"],
+                symbols=data.get("symbols", {}),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f"damaged manifest: {type(error).__name__}: {error}") from None

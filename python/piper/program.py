@@ -101,7 +101,7 @@ class Program:
         weight = outputs["weight_sum"]
         result = {}
         for name in self._description.trainable:
-            total = self._execution.read_gradient(name)
+            total = self._execution.read_gradient(self._symbol(name))
             result[name] = total / weight if weight != 0 else torch.zeros_like(total)
         return result
 
@@ -269,19 +269,28 @@ class Program:
         ]
         return [*self._description.states, *moments]
 
+    def _symbol(self, name: str) -> str:
+        """What the plan calls a state, or a moment "state:slot"."""
+        symbols = self._description.symbols
+        if name in self._description.states:
+            return symbols.get(name, name)
+        state, _, slot = name.rpartition(":")
+        return f"{symbols.get(state, state)}:{slot}"
+
     def _trained(self, group: Group) -> list[str]:
         return [name for name in group.parameters if name in self._description.trainable]
 
     def _read(self, name: str) -> torch.Tensor:
         if name in self._unused:
             return self._unused[name].clone()
-        value, spec = self._execution.read_state(name), self._description.states.get(name)
+        value, spec = self._execution.read_state(self._symbol(name)), self._description.states.get(name)
         # The plan knows eight bits, not whether they have a sign.
         return value.view(torch.uint8) if spec is not None and spec.dtype == torch.uint8 else value
 
     def _write(self, name: str, value: torch.Tensor) -> None:
-        if name in self._execution.states:
-            self._execution.write_state(name, value)
+        symbol = self._symbol(name)
+        if symbol in self._execution.states:
+            self._execution.write_state(symbol, value)
         else:
             self._unused[name] = value.clone()
 

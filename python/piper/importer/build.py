@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -95,7 +95,7 @@ def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, d
     _check_forms(forms)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
-        count: program_of(joint, changing[count], _aliases(states), list(inputs), divided)
+        count: program_of(joint, changing[count], _aliases(children, states), list(inputs), divided)
         for count, joint in joints.items()
     }
     imported = _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
@@ -300,6 +300,7 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
             for name, tensor in found:
                 names.setdefault(id(tensor), []).append(state_name(f"{prefix}.{name}"))
                 tensors[id(tensor)] = (tensor, kind)
+    _refuse_ambiguous(names.values())
     states = {}
     for key, (tensor, kind) in tensors.items():
         persistent = kind == "parameter" or any(name in saved for name in names[key])
@@ -316,13 +317,30 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
     return states
 
 
-def _aliases(states: Mapping[str, State]) -> dict[str, str]:
+def _aliases(children: Mapping[str, nn.Module], states: Mapping[str, State]) -> dict[str, str]:
     """From each name in the traced step to the name of its state."""
-    result = {}
-    for state in states.values():
-        for name in state.all_names:
-            result[name] = result[f"{MODEL}.{name}"] = state.name
-    return result
+    traced = {
+        name
+        for prefix, module in children.items()
+        for found in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+        for name in (f"{prefix}.{own}" for own, _ in found)
+    }
+    owners = {name: state.name for state in states.values() for name in state.all_names}
+    return {name: owners[state_name(name)] for name in traced}
+
+
+def _refuse_ambiguous(names: Iterable[Sequence[str]]) -> None:
+    """Names that stand for two tensors: the loss's own are those below "loss_fn", and those of gradients and moments have a colon."""
+    owners: dict[str, int] = {}
+    for number, own in enumerate(names):
+        for name in own:
+            if owners.setdefault(name, number) != number:
+                raise ImporterError(
+                    f"'{name}' is a name of the model and of the loss, whose names begin with '{LOSS}.': rename the model's '{LOSS}'"
+                )
+    for name in owners:
+        if name.rpartition(":")[0] in owners:
+            raise ImporterError(f"'{name}' could be something of '{name.rpartition(':')[0]}': rename it")
 
 
 def _assemble(programs: Mapping[int | None, Program], states, inputs, static, form, training) -> Imported:

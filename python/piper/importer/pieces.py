@@ -147,7 +147,10 @@ def _seed_backward(joint: Joint) -> None:
 def _names(
     joint: Joint, constants: Constants, aliases: Mapping[str, str], inputs: Sequence[str]
 ) -> dict[fx.Node, Value]:
-    names: dict[fx.Node, Value] = {node: StateRef(f"constant.{index}") for index, node in enumerate(constants.values)}
+    prefix = "constant."
+    while any(state.startswith(prefix) for state in aliases.values()):
+        prefix = f"_{prefix}"
+    names: dict[fx.Node, Value] = {node: StateRef(f"{prefix}{index}") for index, node in enumerate(constants.values)}
     for node, port in joint.placeholders.items():
         names[node] = InputRef(inputs[port.index]) if port.kind == "input" else StateRef(aliases[port.name])
     return names
