@@ -65,6 +65,7 @@ def bind(
     expected = [*inputs, *static]
     batch = importer_inputs.arrange(batch, expected, parameters)
     _check_arguments(batch, expected, parameters)
+    _refuse_other_kinds(batch, inputs)
     try:
         tensors = importer_inputs.bind(inputs, static, batch)
     except ImporterError as error:
@@ -74,13 +75,33 @@ def bind(
     for name, tensor in tensors.items():
         if inputs[name].split and tensor.shape[0] != wanted:
             whose = "the global batch's" if local_rows is None else "this process's"
-            raise UsageError(f"input '{name}': expected {whose} {wanted} rows, got {tensor.shape[0]}")
+            raise UsageError(
+                f"input '{name}': expected {whose} {wanted} rows, got {tensor.shape[0]}: {_other_rows(wanted, tensor.shape[0])}"
+            )
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.is_meta:
             raise UsageError(
                 f"input '{name}': expected a dense tensor with values, got one on {tensor.device}, {tensor.layout}"
             )
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _refuse_other_kinds(batch: Batch, inputs: Mapping[str, Input]) -> None:
+    """A list where a tensor was compiled for would look like several inputs."""
+    given = {f"args.{index}": value for index, value in enumerate(batch.args)}
+    given |= {f"kwargs.{name}": value for name, value in batch.kwargs.items()} | {"target": batch.target}
+    for name, value in given.items():
+        if name in inputs and isinstance(value, (list, tuple)) and importer_inputs.is_numbers(value):
+            raise UsageError(
+                f"input '{name}': expected a tensor, as at compile time, got a {type(value).__name__} of numbers: make it a tensor"
+            )
+
+
+def _other_rows(wanted: int | None, got: int) -> str:
+    """What to do with a batch of another size."""
+    if wanted is not None and got < wanted:
+        return "pad it with rows whose targets the loss ignores (ignore_index, a weight of 0), or compile a program for that size"
+    return "divide it, or compile a program for that size"
 
 
 def _check_arguments(batch: Batch, expected: Sequence[str], parameters: Sequence[str]) -> None:

@@ -128,6 +128,7 @@ def compile_with(
         phases = Phases(emit.module_text(graphs, functions, groups, strategy))
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
+    symbols = emit.state_symbols(graphs, functions, groups, strategy)
     names, loss_names = _names(model, states)
     description = Description(
         inputs={name: item for name, item in training.inputs.items() if name != SHARED_WEIGHTS},
@@ -141,6 +142,7 @@ def compile_with(
         loss_names=loss_names,
         parameters=forward_parameters(model.forward),
         trainable=[name for name, contributions in training.gradients.items() if contributions],
+        symbols={name: symbol for name, symbol in symbols.items() if symbol != name},
         groups=groups,
         updates=optimizer is not None,
         own_loss=own_loss_only,

@@ -45,6 +45,7 @@ class Description:
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
         own_loss: whether the model computes its loss, so that batches have no target.
+        symbols: states that the plan knows by another name, as theirs is taken.
         on_update: called after each optimizer step.
         loss_weights: by entry, the weights of the loss that the host computes before it runs.
     """
@@ -63,6 +64,7 @@ class Description:
     groups: Sequence[Group]
     updates: bool
     own_loss: bool = False
+    symbols: Mapping[str, str] = field(default_factory=dict)
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
     loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
 
@@ -102,6 +104,7 @@ class Description:
             "updates": self.updates,
             "own_loss": self.own_loss,
             "loss_weights": {entry: weights.to_json() for entry, weights in self.loss_weights.items()},
+            "symbols": dict(self.symbols),
         }
 
     @classmethod
@@ -131,6 +134,7 @@ class Description:
                 loss_weights={
                     entry: SharedWeights.from_json(item) for entry, item in data.get("loss_weights", {}).items()
                 },
+                symbols=data.get("symbols", {}),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f"damaged manifest: {type(error).__name__}: {error}") from None

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from .annotate import BLOCK_TAG
+from .dtypes import SUPPORTED, refuse_unsupported
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
@@ -22,6 +23,8 @@ from .pieces import Program, program_of, row_dependent_constants
 from .step import LOSS, MODEL, Step, Survey
 from .unify import unify
 from .wrapped import plain_module
+
+_REAL_FORM = "write them as pairs of real ones, rotary embeddings by cos and sin"
 
 
 def import_model(
@@ -57,6 +60,12 @@ def import_model(
         ImporterError: naming the input, operation or module at fault.
     """
     model = plain_module(model)
+    # A trace needs to record, whatever it is called under.
+    with torch.inference_mode(False):
+        return _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, divided, form)
+
+
+def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, divided, form) -> Imported:
     example = Batch.of(batch)
     inputs, static, example_rows = describe(example, batch_dims)
     wanted_rows = tuple(dict.fromkeys(rows)) if rows else (example_rows,)
@@ -73,12 +82,12 @@ def import_model(
     with contextlib.nullcontext() if training else _evaluating(children.values()):
         known = step.survey(wanted_rows[0], form) if is_divided else Survey()
         states = _states(children)
-        joints, weights = step.capture(wanted_rows, known.form, training, _aliases(states))
+        joints, weights = step.capture(wanted_rows, known.form, training, _aliases(children, states))
     for joint in joints.values():
         use_masters(joint, _trained(children))
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
-        count: program_of(joint, changing[count], _aliases(states), list(step.inputs), divided)
+        count: program_of(joint, changing[count], _aliases(children, states), list(step.inputs), divided)
         for count, joint in joints.items()
     }
     imported = _assemble(programs, states, step.inputs, static, step.form, training)
@@ -89,9 +98,15 @@ def import_model(
 
 def _check_tensors(model: nn.Module) -> None:
     """On the meta device torch would leave the backward out without a word."""
+    if torch.get_default_device().type != "cpu":
+        raise ImporterError(
+            f"expected the CPU as torch's default device, got {torch.get_default_device()}: torch.set_default_device('cpu') before compiling"
+        )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
+        if parameter.is_inference():
+            raise ImporterError(f"parameter '{name}' was made under torch.inference_mode: make the model outside of it")
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ImporterError(
                 f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it"
@@ -105,7 +120,10 @@ def _check_tensors(model: nn.Module) -> None:
             )
     for name, buffer in model.named_buffers():
         if buffer.dtype.is_complex:
-            raise ImporterError(f"buffer '{name}' is of {buffer.dtype}: expected real numbers")
+            raise ImporterError(
+                f"buffer '{name}' is of {buffer.dtype}: expected real numbers, as torch.view_as_real gives them; {_REAL_FORM}"
+            )
+        refuse_unsupported(f"buffer '{name}'", buffer.dtype)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
@@ -128,19 +146,20 @@ def state_name(traced: str) -> str:
     return traced.removeprefix(MODEL + ".")
 
 
-def _refuse_complex(families: Mapping[str, Family]) -> None:
-    lines = {}
+def _refuse_types(families: Mapping[str, Family]) -> None:
+    """Refuses complex numbers, and element types that a program can't have, by the lines that make them."""
+    complex_lines, others = {}, {}
     for family in families.values():
         for function in family.members.values():
             for node in calls(function.graph):
                 value = node.meta.get("val")
-                if isinstance(value, torch.Tensor) and value.is_complex():
-                    lines[f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"] = None
-    if lines:
-        raise ImporterError(
-            "complex numbers in forward are not supported (write them as pairs of real ones; rotary embeddings by cos and "
-            "sin): " + "; ".join(lines)
-        )
+                if isinstance(value, torch.Tensor) and value.dtype not in SUPPORTED:
+                    line = f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"
+                    (complex_lines if value.is_complex() else others)[line] = value.dtype
+    if complex_lines:
+        raise ImporterError(f"complex numbers in forward are not supported ({_REAL_FORM}): {'; '.join(complex_lines)}")
+    for line, dtype in others.items():
+        refuse_unsupported(f"{line}: its result", dtype)
 
 
 def _trained(children: Mapping[str, nn.Module]) -> set[str]:
@@ -166,6 +185,7 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
             for name, tensor in found:
                 names.setdefault(id(tensor), []).append(state_name(f"{prefix}.{name}"))
                 tensors[id(tensor)] = (tensor, kind)
+    _refuse_ambiguous(names.values())
     states = {}
     for key, (tensor, kind) in tensors.items():
         persistent = kind == "parameter" or any(name in saved for name in names[key])
@@ -182,13 +202,30 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
     return states
 
 
-def _aliases(states: Mapping[str, State]) -> dict[str, str]:
+def _aliases(children: Mapping[str, nn.Module], states: Mapping[str, State]) -> dict[str, str]:
     """From each name in the traced step to the name of its state."""
-    result = {}
-    for state in states.values():
-        for name in state.all_names:
-            result[name] = result[f"{MODEL}.{name}"] = state.name
-    return result
+    traced = {
+        name
+        for prefix, module in children.items()
+        for found in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+        for name in (f"{prefix}.{own}" for own, _ in found)
+    }
+    owners = {name: state.name for state in states.values() for name in state.all_names}
+    return {name: owners[state_name(name)] for name in traced}
+
+
+def _refuse_ambiguous(names: Iterable[Sequence[str]]) -> None:
+    """Names that stand for two tensors: the loss's own are those below "loss_fn", and those of gradients and moments have a colon."""
+    owners: dict[str, int] = {}
+    for number, own in enumerate(names):
+        for name in own:
+            if owners.setdefault(name, number) != number:
+                raise ImporterError(
+                    f"'{name}' is a name of the model and of the loss, whose names begin with '{LOSS}.': rename the model's '{LOSS}'"
+                )
+    for name in owners:
+        if name.rpartition(":")[0] in owners:
+            raise ImporterError(f"'{name}' could be something of '{name.rpartition(':')[0]}': rename it")
 
 
 def _assemble(programs: Mapping[int | None, Program], states, inputs, static, form, training) -> Imported:
@@ -240,7 +277,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 piece.key[0] == "G",
             )
         )
-    _refuse_complex(families)
+    _refuse_types(families)
     constants = {
         name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value)
         for name, value in reference.constants.items()

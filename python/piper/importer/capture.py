@@ -22,7 +22,7 @@ from torch import fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from . import attention, embedding_bags
+from . import advice, attention, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
@@ -124,6 +124,7 @@ class _UserCalls(TorchFunctionMode):
             return func(*args, **kwargs)
         refuse_dropped_weight(func)
         _refuse_dropped_dropout(func, args)
+        _refuse_leaving(func)
         with fx_traceback.annotate({_SOURCE: user_line()}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)
@@ -145,6 +146,16 @@ def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
     if dropout and train and layers > 1:
         raise ImporterError(
             f"{user_line()}: random numbers in forward are not supported (set dropout between recurrent layers to 0)"
+        )
+
+
+def _refuse_leaving(func: Callable) -> None:
+    """What leaves the traced step: NumPy would read values, and a backward would write gradients."""
+    if func in (torch.Tensor.numpy, torch.Tensor.__array__):
+        raise ImporterError(f"{user_line()}: NumPy reads values, which a compiled step can't: use torch's operations")
+    if func is torch.Tensor.backward:
+        raise ImporterError(
+            f"{user_line()}: .backward() inside of forward or the loss is not supported: use torch.autograd.grad, or leave it to the step"
         )
 
 
@@ -334,11 +345,24 @@ def _data_dependence_named() -> Iterator[None]:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         where = _last_user_line(error.__traceback__)
+        instead = advice.for_data_dependence(str(error.func), *_called(error.__traceback__, where))
         raise ImporterError(
-            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form "
-            "with static shapes (torch.where instead of an if or of a mask as index; for a mixture of experts a dense or "
-            "batched form)"
+            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; {instead}"
         ) from error
+
+
+def _called(traceback, where: str) -> tuple[str, str, list[str]]:
+    """The torch function that the user's last line called, `where`, and the files of all frames."""
+    function, files = "", []
+    while traceback is not None:
+        frame = traceback.tb_frame
+        files.append(frame.f_code.co_filename)
+        if is_user_file(files[-1]):
+            function = ""
+        elif not function and frame.f_code is _UserCalls.__torch_function__.__code__:
+            function = getattr(frame.f_locals["func"], "__name__", "")
+        traceback = traceback.tb_next
+    return function, where, files
 
 
 def _last_user_line(traceback) -> str:

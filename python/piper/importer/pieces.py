@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from . import cross_entropy
+from . import advice, cross_entropy
 from .capture import Joint, Origin, Port
 from .constants import Constants, constant_calls, fold
 from .cut import Cutter, Key, Piece, identity
@@ -121,15 +121,14 @@ def program_of(
 
 
 def _refuse_random(joint: Joint) -> None:
-    found = [
-        f"{node.meta['origin'].source}: '{node.target}'"
+    found = {
+        f"{node.meta['origin'].source}: '{node.target}'": advice.for_random_numbers(str(node.target))
         for node in calls(joint.module.graph)
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    ]
+    }
     if found:
-        raise ImporterError(
-            "random numbers in forward are not supported (set dropout to 0): " + "; ".join(dict.fromkeys(found))
-        )
+        listed = "; ".join(f"{line} ({instead})" for line, instead in found.items())
+        raise ImporterError(f"random numbers in forward are not supported: {listed}")
 
 
 def _seed_backward(joint: Joint) -> None:
@@ -154,7 +153,10 @@ def _seed_backward(joint: Joint) -> None:
 def _names(
     joint: Joint, constants: Constants, aliases: Mapping[str, str], inputs: Sequence[str]
 ) -> dict[fx.Node, Value]:
-    names: dict[fx.Node, Value] = {node: StateRef(f"constant.{index}") for index, node in enumerate(constants.values)}
+    prefix = "constant."
+    while any(state.startswith(prefix) for state in aliases.values()):
+        prefix = f"_{prefix}"
+    names: dict[fx.Node, Value] = {node: StateRef(f"{prefix}{index}") for index, node in enumerate(constants.values)}
     for node, port in joint.placeholders.items():
         names[node] = InputRef(inputs[port.index]) if port.kind == "input" else StateRef(aliases[port.name])
     return names

@@ -137,7 +137,14 @@ class Step:
             shared = weights_to_share(value) if self.form.host_weights else ()
             return total.to(torch.float32), weight.to(torch.float32), *shared
 
-        return capture(self.children, self.children[MODEL], self._run(rows, finish), self._examples(rows), training)
+        run, examples = self._run(rows, finish), self._examples(rows)
+        try:
+            return capture(self.children, self.children[MODEL], run, examples, training)
+        except RuntimeError as error:
+            # A forward that takes a derivative itself needs what evaluation is without.
+            if training or "does not require grad" not in str(error):
+                raise
+            return capture(self.children, self.children[MODEL], _with_gradients(run), examples, training)
 
     def _dry_run(self, rows: int, look: Callable[[LossValue], None], recorder: Recorder | None) -> None:
         def finish(value: LossValue, _tensors):
@@ -160,10 +167,11 @@ class Step:
         """A function of the inputs' tensors that gives what `finish` makes of the loss."""
 
         def run(tensors):
-            named = dict(zip(self.inputs, tensors, strict=False))
+            # Forward may ask for gradients of an input, which then is not the step's own tensor.
+            named = dict(zip(self.inputs, (tensor.detach() for tensor in tensors), strict=False))
             call = self._example.map(lambda path, value: named.get(path, value))
             own = (tensor for child in self.children.values() for tensor in _own(child))
-            recognizer = LossRecognizer(own, list(tensors))
+            recognizer = LossRecognizer(own, list(named.values()))
             with recognizer:
                 output = _call(self.children[MODEL], call)
             with in_loss():
@@ -175,6 +183,15 @@ class Step:
     def _examples(self, rows: int | None) -> list[torch.Tensor]:
         shapes = [i.spec(rows).shape if rows is not None else i.shape for i in self.inputs.values()]
         return [torch.empty(s, dtype=i.dtype) for s, i in zip(shapes, self.inputs.values(), strict=True)]
+
+
+def _with_gradients(run: Callable) -> Callable:
+    def enabled(tensors):
+        with torch.enable_grad():
+            results = run(tensors)
+        return tuple(result.detach() for result in results)
+
+    return enabled
 
 
 def _own(module: nn.Module):
