@@ -78,7 +78,9 @@ class BackwardCode(TorchFunctionMode):
             outer, self._hook = self._hook, Caller(line, sequence)
             try:
                 self._note(gradient, line)
-                return hook(gradient)
+                result = hook(gradient)
+                # As an operation of the hook's, also where it is a value that was there before.
+                return result.view_as(result) if isinstance(result, torch.Tensor) else result
             finally:
                 self._hook = outer
 

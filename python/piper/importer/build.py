@@ -20,6 +20,7 @@ from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State,
 from .inputs import Batch, describe, explain_call
 from .loss import LossForm, loss_pair
 from .pieces import Program, program_of, row_dependent_constants
+from .proportion import Proportion, start_from_mean
 from .row_mixing import Recorder, mixing_lines
 from .unify import unify
 from .wrapped import plain_module
@@ -85,6 +86,8 @@ def import_model(
     for joint in joints.values():
         use_masters(joint, _trained(children))
     _check_forms(forms)
+    if training:
+        _settle_scale(joints, forms[wanted_rows[0]], example_rows)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
         count: program_of(joint, changing[count], _aliases(states), list(inputs), divided)
@@ -160,6 +163,26 @@ def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=
         return total.to(torch.float32), weight.to(torch.float32)
 
     return run, form
+
+
+def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows: int | None) -> None:
+    """Where code of the user does with gradients what is not in proportion to them, it has to see those of the whole batch's loss."""
+    lines = {line: None for joint in joints.values() for line in Proportion(joint).lines}
+    if not lines or not form.divide:
+        return
+    weight = None
+    if list(joints) != [total_rows]:
+        per_row = 1.0 if form.kind == "mean_rows" else form.elements_per_row
+        if per_row is None:
+            raise ImporterError(
+                f"{', '.join(lines)}: a hook or a backward of your own does what is not in proportion to the gradient (a clamp, say), and "
+                "the weight of the loss of the whole batch, which the gradient is divided by, is known only after all its parts: return "
+                "a mean over a number of elements that is known (.mean() of reduction='none', or loss_reduction='mean_rows'), or leave "
+                "the batch whole"
+            )
+        weight = per_row * total_rows
+    for joint in joints.values():
+        start_from_mean(joint, weight)
 
 
 def _mixing_lines(children, loss_fn, example, inputs, rows, reduction, total_rows) -> tuple[str, ...]:

@@ -194,6 +194,22 @@ def _line_in_backward() -> str | None:
     return line if frame is not None else None
 
 
+@contextlib.contextmanager
+def _watched(backward: backward_code.BackwardCode) -> Iterator[None]:
+    """Makes `backward` the mode of what autograd runs: a mode that is entered before is asked about the call of autograd, and is off inside it."""
+    engine = torch.autograd._engine_run_backward
+
+    def run(*args, **kwargs):
+        with backward if backward.running else contextlib.nullcontext():
+            return engine(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = engine
+
+
 def capture(
     children: dict[str, nn.Module], model: nn.Module, run: Callable, tensors: Sequence[torch.Tensor], training: bool
 ) -> Joint:
@@ -243,7 +259,7 @@ def capture(
             recording(recorder),
             module_scopes(model, recorder),
             backward_code.checkpoints_inlined(),
-            backward,
+            _watched(backward),
         ):
             stack.enter_context(context)
         # Tensors that the code closes over (class weights, say) are no inputs; they become constants.
