@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .annotate import BLOCK_TAG
+from .backward_mixing import backward_mixing, has_user_code
 from .capture import Joint, capture, dry_run
 from .errors import ImporterError
 from .graphs import calls
@@ -82,6 +83,10 @@ def import_model(
         mixing = ()
         if training and example_rows is not None and wanted_rows != (example_rows,):
             mixing = _mixing_lines(children, loss_fn, example, inputs, wanted_rows[0], loss_reduction, example_rows)
+            if has_user_code(joints[wanted_rows[0]]):
+                at = 2 * wanted_rows[0]
+                other = _capture(children, loss_fn, example, inputs, at, training, loss_reduction, example_rows)[0]
+                mixing = tuple(dict.fromkeys([*mixing, *backward_mixing(joints[wanted_rows[0]], other)]))
     states = _states(children)
     for joint in joints.values():
         use_masters(joint, _trained(children))
@@ -170,17 +175,15 @@ def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows
     lines = {line: None for joint in joints.values() for line in Proportion(joint).lines}
     if not lines or not form.divide:
         return
-    weight = None
-    if list(joints) != [total_rows]:
-        per_row = 1.0 if form.kind == "mean_rows" else form.elements_per_row
-        if per_row is None:
-            raise ImporterError(
-                f"{', '.join(lines)}: a hook or a backward of your own does what is not in proportion to the gradient (a clamp, say), and "
-                "the weight of the loss of the whole batch, which the gradient is divided by, is known only after all its parts: return "
-                "a mean over a number of elements that is known (.mean() of reduction='none', or loss_reduction='mean_rows'), or leave "
-                "the batch whole"
-            )
-        weight = per_row * total_rows
+    per_row = 1.0 if form.kind == "mean_rows" else form.elements_per_row
+    if per_row is None and list(joints) != [total_rows]:
+        raise ImporterError(
+            f"{', '.join(lines)}: a hook or a backward of your own does what is not in proportion to the gradient (a clamp, say), and "
+            "the weight of the loss of the whole batch, which the gradient is divided by, is known only after all its parts: return "
+            "a mean over a number of elements that is known (.mean() of reduction='none', or loss_reduction='mean_rows'), or leave "
+            "the batch whole"
+        )
+    weight = per_row * total_rows if per_row is not None else None
     for joint in joints.values():
         start_from_mean(joint, weight)
 

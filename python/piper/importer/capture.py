@@ -95,12 +95,13 @@ class Port:
 class Joint:
     """The captured graph. Each call_function node has `meta["origin"]`, each tensor node `meta["val"]` (a fake tensor).
 
-    `outputs` describes the graph's outputs in order; an output without meaning has None.
+    `outputs` describes the graph's outputs in order; an output without meaning has None. `seed` is what the backward starts from.
     """
 
     module: fx.GraphModule
     placeholders: dict[fx.Node, Port]
     outputs: list[Port | None]
+    seed: float = 1.0
 
 
 class _Step(nn.Module):

@@ -209,21 +209,28 @@ def start_from_mean(joint: Joint, weight: float | None) -> None:
     graph = joint.module.graph
     output = graph.output_node()
     values = list(output.args[0])
+    if weight is not None:
+        joint.seed = 1.0 / weight
     divisor: fx.Node | float = weight if weight is not None else _own_weight(joint, values)
-    for node in [node for node, port in joint.placeholders.items() if port.kind == "tangent"]:
-        users = list(node.users)
-        if not users:
-            continue
-        # A tangent's users stand behind the forward, and so behind its weight.
-        with graph.inserting_before(min(users)):
-            scaled = _backward_call(graph, aten.div.Tensor, (node, divisor), node)
-        for user in users:
-            user.replace_input_with(node, scaled)
+    if weight is None:
+        _divide_seeds(joint, divisor)
     with graph.inserting_before(output):
         for index, port in enumerate(joint.outputs):
             if port is not None and port.kind == "gradient" and isinstance(values[index], fx.Node):
                 values[index] = _backward_call(graph, aten.mul.Tensor, (values[index], divisor), values[index])
     output.args = (tuple(values),)
+
+
+def _divide_seeds(joint: Joint, divisor: fx.Node) -> None:
+    for node in [node for node, port in joint.placeholders.items() if port.kind == "tangent"]:
+        users = list(node.users)
+        if not users:
+            continue
+        # A tangent's users stand behind the forward, and so behind its weight.
+        with joint.module.graph.inserting_before(min(users)):
+            scaled = _backward_call(joint.module.graph, aten.div.Tensor, (node, divisor), node)
+        for user in users:
+            user.replace_input_with(node, scaled)
 
 
 def _own_weight(joint: Joint, values: Sequence[object]) -> fx.Node:
