@@ -31,7 +31,7 @@ PARAMETER_ADVICE = (
 
 @dataclass(frozen=True)
 class Caller:
-    """Who made an operation while autograd ran: the line, "" where there is none (torch's own Python), and for a hook the sequence of the value that it is on."""
+    """Who made an operation while autograd ran: the line, and for a hook the sequence of the value that it is on."""
 
     line: str
     sequence: int | None
@@ -41,7 +41,7 @@ class BackwardCode(TorchFunctionMode):
     """Stamps operations that user code makes while autograd runs.
 
     Args:
-        line: the line of user code that autograd has called and that led here; None where autograd has called none.
+        line: the line of user code that autograd has called and that led here, "" where it has called other Python code; None where it has called none.
         stamp: a context manager in which the tracer stamps operations with a `Caller`.
     """
 
@@ -57,14 +57,17 @@ class BackwardCode(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        line = self._line() if self.running else None
-        if line is None:
+        found = self._line() if self.running else None
+        if found is None:
             return func(*args, **kwargs)
         hook = self._hook or Caller("", None)
-        with self._stamp(Caller(line or hook.line, hook.sequence)):
+        line = found or hook.line
+        if not line:
+            return func(*args, **kwargs)
+        with self._stamp(Caller(line, hook.sequence)):
             result = func(*args, **kwargs)
         if self._hook is not None:
-            self._note(result, line or hook.line)
+            self._note(result, line)
         return result
 
     def register(self, tensor: torch.Tensor, hook: Callable, line: str, sequence: int | None) -> RemovableHandle:

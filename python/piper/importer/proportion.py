@@ -165,7 +165,7 @@ class Proportion:
         above = _ancestors(bad)
         by_user = [node for node in calls(joint.module.graph) if node in above and node.meta["origin"].by_user]
         guilty = [node for node in by_user if self._starts(node)] or by_user
-        return tuple(dict.fromkeys(node.meta["origin"].source or "unknown line" for node in guilty)) or ("unknown line",)
+        return tuple(dict.fromkeys(node.meta["origin"].source for node in guilty))
 
     def _starts(self, node: fx.Node) -> bool:
         return self.degree(node) != 1.0 and any(self.degrees.get(o) == 1.0 for o in node.all_input_nodes)
