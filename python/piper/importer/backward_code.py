@@ -10,11 +10,12 @@ import contextlib
 import gc
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.hooks import RemovableHandle
 
@@ -22,10 +23,11 @@ from .errors import ImporterError
 
 _REGISTER = torch.Tensor.register_hook
 _REGISTER_LATE = torch.Tensor.register_post_accumulate_grad_hook
+_PRINTS = {torch.Tensor.__repr__, torch.Tensor.__format__, torch.Tensor.tolist, torch.Tensor.numpy}
 #: What works instead of a hook on a parameter, which each rank would have to call on its part of a gradient.
 PARAMETER_ADVICE = (
-    "multiply the parameter in forward instead (weight * mask + (weight * (1 - mask)).detach() has the gradient of weight times "
-    "mask), or call the hook on what the module gives"
+    "put it in forward on a copy of the parameter that is used in its place (w = weight.clone(); if w.requires_grad: "
+    "w.register_hook(hook))"
 )
 
 
@@ -62,6 +64,10 @@ class BackwardCode(TorchFunctionMode):
             return func(*args, **kwargs)
         hook = self._hook or Caller("", None)
         line = found or hook.line
+        if func in _PRINTS:
+            raise ImporterError(
+                f"{line}: a hook prints a gradient, whose numbers a trace has not: read program.gradients()"
+            )
         if not line:
             return func(*args, **kwargs)
         with self._stamp(Caller(line, hook.sequence)):
@@ -70,12 +76,8 @@ class BackwardCode(TorchFunctionMode):
             self._note(result, line)
         return result
 
-    def register(self, tensor: torch.Tensor, hook: Callable, line: str, sequence: int | None) -> RemovableHandle:
-        """Puts the hook on the tensor; `sequence` is that of the operation which made the tensor, None of a leaf."""
-        if sequence is None:
-            raise ImporterError(
-                f"{line}: a hook on a parameter or on an input of the model is not supported: {PARAMETER_ADVICE}"
-            )
+    def register(self, tensor: torch.Tensor, hook: Callable, line: str, sequence: int) -> RemovableHandle:
+        """Puts the hook on the tensor; `sequence` is that of the operation which made the tensor."""
 
         def called(gradient: torch.Tensor) -> Any:
             outer, self._hook = self._hook, Caller(line, sequence)
@@ -89,6 +91,32 @@ class BackwardCode(TorchFunctionMode):
 
         return _REGISTER(tensor, called)
 
+    @contextlib.contextmanager
+    def watching(self, children: Mapping[str, nn.Module]) -> Iterator[None]:
+        """Notes what backward hooks on modules are given."""
+        parts = [part for child in children.values() for part in child.modules()]
+        tables = [table for part in parts for table in (part._backward_hooks, part._backward_pre_hooks) if table]
+        before = [dict(table) for table in tables]
+        for table in tables:
+            for key, hook in table.items():
+                table[key] = self._noting(hook)
+        try:
+            yield
+        finally:
+            for table, hooks in zip(tables, before, strict=True):
+                table.update((key, hook) for key, hook in hooks.items() if key in table)
+
+    def _noting(self, hook: Callable) -> Callable:
+        code = getattr(hook, "__code__", None)
+        line = f"{code.co_filename}:{code.co_firstlineno}" if code is not None else "unknown line"
+
+        def called(module: nn.Module, *gradients: Any) -> Any:
+            for value in (value for of_side in gradients for value in of_side):
+                self._note(value, line)
+            return hook(module, *gradients)
+
+        return called
+
     def _note(self, value: object, line: str) -> None:
         if isinstance(value, torch.Tensor):
             self._seen.append((weakref.ref(value), line))
@@ -101,9 +129,19 @@ class BackwardCode(TorchFunctionMode):
         lines = dict.fromkeys(line for value, line in self._seen if value() is not None)
         if lines:
             raise ImporterError(
-                "; ".join(lines) + ": a hook keeps a gradient, which a compiled step can't hand out: return what is to be changed, or "
+                "; ".join(lines)
+                + ": a hook keeps a gradient, which a compiled step can't hand out: return what is to be changed, or "
                 "read program.gradients()"
             )
+
+
+def refuse_parameter_hook(line: str, names: Sequence[str]) -> None:
+    """Raises ImporterError where forward puts a hook on one of its parameters; "" is one without a name."""
+    if names:
+        what = f"parameter '{names[0]}'" if names[0] else "a parameter"
+        raise ImporterError(
+            f"{line}: {what} gets a hook on its gradient, which a compiled step does not call: {PARAMETER_ADVICE}"
+        )
 
 
 def registers(func: Callable) -> bool:

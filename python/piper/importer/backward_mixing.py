@@ -7,12 +7,15 @@ parameter's gradient, as long as nothing but sums follows.
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Mapping
+
 import torch
 from torch import fx
 
 from .capture import Joint
-from .graphs import calls
-from .proportion import LINEAR, packet_of
+from .graphs import aten, calls
+from .proportion import LINEAR, OF_SHAPES, packet_of
 from .row_mixing import BATCH_NORM
 
 
@@ -29,47 +32,49 @@ def backward_mixing(one: Joint, two: Joint) -> tuple[str, ...]:
     growth = {node: _growth(node, other) for node, other in zip(nodes, others, strict=True)}
     for placeholder, other in zip(one.placeholders, two.placeholders, strict=True):
         growth[placeholder] = _growth(placeholder, other)
-    found = {}
+    found: dict[str, None] = {}
+    # Sums over the rows that the backward makes, with the line of user code that made one of them, "" if none did.
+    sums: dict[fx.Node, str] = {}
     for node in nodes:
-        if node.meta["origin"].by_user and BATCH_NORM not in str(node.target) and _couples(node, growth):
-            found[node.meta["origin"].source or "unknown line"] = None
+        origin = node.meta["origin"]
+        if not origin.backward or BATCH_NORM in str(node.target) or packet_of(node) in OF_SHAPES:
+            continue
+        line = origin.source if origin.by_user else ""
+        made_of = [sums[operand] for operand in node.all_input_nodes if operand in sums]
+        grows = any(growth.get(operand, 1.0) != 1.0 for operand in node.all_input_nodes)
+        if growth[node] == 1.0 and (grows or made_of):
+            sums[node] = line or next(filter(None, made_of), "")
+            if line and not _is_linear(node, sums):
+                found[line] = None
+        elif made_of and growth[node] != 1.0 and (line or any(made_of)):
+            found[line or next(filter(None, made_of))] = None
+        elif line and grows and growth[node] != 2.0:
+            found[line] = None
     return tuple(found)
 
 
 def _growth(node: fx.Node, other: fx.Node) -> float:
     """How many times as many elements there are for twice the rows."""
-    sizes = [
-        sum(part.numel() for part in value if isinstance(part, torch.Tensor)) if isinstance(value, (tuple, list)) else getattr(value, "numel", int)()
-        for value in (node.meta.get("val"), other.meta.get("val"))
-    ]  # fmt: skip
-    return sizes[1] / sizes[0] if sizes[0] else 1.0
+    before, after = _elements(node), _elements(other)
+    return after / before if before else 1.0
 
 
-def _couples(node: fx.Node, growth: dict[fx.Node, float]) -> bool:
-    if all(growth.get(operand, 1.0) == 1.0 for operand in node.all_input_nodes):
-        return False
-    if growth[node] != 1.0:
-        return growth[node] != 2.0
-    return packet_of(node) not in LINEAR or _meets_rows(node, growth)
+def _elements(node: fx.Node) -> int:
+    value = node.meta.get("val")
+    parts = value if isinstance(value, (tuple, list)) else (value,)
+    return sum(part.numel() for part in parts if isinstance(part, torch.Tensor))
 
 
-def _meets_rows(total: fx.Node, growth: dict[fx.Node, float]) -> bool:
-    """Whether more than sums is made of a sum over the rows: something for each row, or what is not linear."""
-    seen, stack = {total}, [total]
-    while stack:
-        for user in stack.pop().users:
-            if user.op != "call_function" or user in seen:
-                continue
-            if growth[user] != 1.0 or user.meta["origin"].by_user and not _is_linear(user, seen):
-                return True
-            seen.add(user)
-            stack.append(user)
-    return False
-
-
-def _is_linear(node: fx.Node, sums: set[fx.Node]) -> bool:
+def _is_linear(node: fx.Node, sums: Mapping[fx.Node, str]) -> bool:
+    """Whether a sum over parts of a batch may be made after it as well as before."""
     packet = packet_of(node)
-    if packet is torch.ops.aten.div and node.args[1] in sums:
-        return False
-    product = packet in (torch.ops.aten.mul, torch.ops.aten.mm, torch.ops.aten.bmm)
-    return packet in LINEAR and not (product and all(operand in sums for operand in node.args[:2]))
+    if packet is aten.div:
+        return node.args[1] not in sums
+    if packet in (aten.where, aten.masked_fill):
+        return node.args[0 if packet is aten.where else 1] not in sums
+    if packet in (aten.mul, aten.mm, aten.bmm):
+        return not all(operand in sums for operand in node.args[:2])
+    if packet in (aten.add, aten.sub):
+        # What is added to each part's sum would be added once per part.
+        return all(operand in sums for operand in node.args[:2])
+    return packet in LINEAR or packet is operator.getitem

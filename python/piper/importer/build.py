@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from .annotate import BLOCK_TAG
+from .backward_code import PARAMETER_ADVICE
 from .backward_mixing import backward_mixing, has_user_code
 from .capture import Joint, capture, dry_run
 from .errors import ImporterError
@@ -120,7 +121,7 @@ def _check_tensors(model: nn.Module) -> None:
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ImporterError(
-                f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it"
+                f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it, and {PARAMETER_ADVICE}"
             )
         if parameter.dtype.is_complex:
             raise ImporterError(f"parameter '{name}' is of {parameter.dtype}: expected real parameters")

@@ -120,9 +120,9 @@ class _UserCalls(TorchFunctionMode):
     embedding bags as embeddings.
     """
 
-    def __init__(self, backward: backward_code.BackwardCode, training: bool):
+    def __init__(self, backward: backward_code.BackwardCode, children: Mapping[str, nn.Module], training: bool):
         super().__init__()
-        self._backward, self._training = backward, training
+        self._backward, self._children, self._training = backward, children, training
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -148,8 +148,17 @@ class _UserCalls(TorchFunctionMode):
             return backward_code.ignored()
         if not tensor.requires_grad:
             return func(tensor, hook)
-        sequence = tensor.grad_fn._sequence_nr() if tensor.grad_fn is not None else None
-        return self._backward.register(tensor, hook, user_line(), sequence)
+        # What stands for a parameter in the trace is not one, and no leaf.
+        names = [name for name, part in _traced_parameters(self._children) if part is tensor]
+        backward_code.refuse_parameter_hook(user_line(), names or ([] if tensor.grad_fn is not None else [""]))
+        return self._backward.register(tensor, hook, user_line(), tensor.grad_fn._sequence_nr())
+
+
+def _traced_parameters(children: Mapping[str, nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
+    for child in children.values():
+        for prefix, part in child.named_modules():
+            for name, tensor in vars(part)["_parameters"].items():
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
 
 def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
@@ -237,7 +246,7 @@ def capture(
     def traced(inputs):
         recorder.begin()
         backward.running = False
-        with _UserCalls(backward, training):
+        with _UserCalls(backward, children, training):
             results = run(inputs)
         backward.running = training
         return results
@@ -260,6 +269,7 @@ def capture(
             recording(recorder),
             module_scopes(model, recorder),
             backward_code.checkpoints_inlined(),
+            backward.watching(children),
             _watched(backward),
         ):
             stack.enter_context(context)

@@ -33,7 +33,7 @@ _OF_DEGREE_ZERO = {aten.sign, aten.sgn, aten.isnan, aten.isinf, aten.argmax, ate
 _LOGIC = {aten.logical_and, aten.logical_or, aten.logical_not, aten.logical_xor, aten.bitwise_and, aten.bitwise_or, aten.bitwise_not, aten.any, aten.all}  # fmt: skip
 _POWERS = {aten.sqrt: 0.5, aten.rsqrt: -0.5, aten.reciprocal: -1.0, aten.square: 2.0, aten.var: 2.0}
 #: Whose results depend on the shape of what they read, not on its numbers.
-_OF_SHAPES = {aten.zeros_like, aten.ones_like, aten.full_like, aten.empty_like, aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty}  # fmt: skip
+OF_SHAPES = {aten.zeros_like, aten.ones_like, aten.full_like, aten.empty_like, aten.new_zeros, aten.new_ones, aten.new_full, aten.new_empty}  # fmt: skip
 _ZEROS = {aten.zeros, aten.zeros_like, aten.new_zeros}
 _FULLS = {aten.full: 1, aten.full_like: 1, aten.new_full: 2, aten.scalar_tensor: 0}
 #: Of which a sum is that of their results: what may be done to a sum over the rows of a part.
@@ -70,7 +70,7 @@ class Proportion:
         packet = packet_of(node)
         if self._is_zero(node, packet):
             self._zero.add(node)
-        elif packet not in _OF_SHAPES and any(operand in self.degrees for operand in node.all_input_nodes):
+        elif packet not in OF_SHAPES and any(operand in self.degrees for operand in node.all_input_nodes):
             origin = node.meta["origin"]
             rule = self._rule(node, packet) if origin.by_user and node.target is not operator.getitem else None
             self.degrees[node] = rule(node) if rule else self._common(node.all_input_nodes, alone=origin.accumulates)
@@ -84,9 +84,11 @@ class Proportion:
         if not node.meta["origin"].backward and packet not in _KEEP or any(o in self.degrees for o in operands):
             return False
         if packet in _PRODUCTS or packet is aten.div:
-            return any(operand in self._zero for operand in node.args[:1 if packet is aten.div else 2])
+            return any(operand in self._zero for operand in node.args[: 1 if packet is aten.div else 2])
         rest = [operand for operand in operands if operand not in self._zero]
-        return len(rest) < len(operands) and not any(operand.meta["origin"].backward for operand in rest if operand.op == "call_function")
+        return len(rest) < len(operands) and not any(
+            operand.meta["origin"].backward for operand in rest if operand.op == "call_function"
+        )
 
     def _rule(self, node: fx.Node, packet: object) -> Callable[[fx.Node], Degree]:
         if packet in _KEEP:
@@ -127,7 +129,9 @@ class Proportion:
 
     def _keeps(self, node: fx.Node) -> Degree:
         floating = [o for o in node.all_input_nodes if o in self.degrees or _is_floating(o)]
-        numbers = [node.args[1]] if packet_of(node) in (aten.add, aten.sub) and not isinstance(node.args[1], fx.Node) else []
+        numbers = (
+            [node.args[1]] if packet_of(node) in (aten.add, aten.sub) and not isinstance(node.args[1], fx.Node) else []
+        )
         return self._same([*floating, *numbers])
 
     def _total(self, operands: Sequence[object], signs: Sequence[int]) -> Degree:
@@ -158,14 +162,18 @@ class Proportion:
         bad = [
             value
             for value, port in zip(values, joint.outputs, strict=False)
-            if port is not None and port.kind == "gradient" and isinstance(value, fx.Node) and not self._proportional(value)
+            if port is not None
+            and port.kind == "gradient"
+            and isinstance(value, fx.Node)
+            and not self._proportional(value)
         ]
         if not bad:
             return ()
         above = _ancestors(bad)
         by_user = [node for node in calls(joint.module.graph) if node in above and node.meta["origin"].by_user]
         guilty = [node for node in by_user if self._starts(node)] or by_user
-        return tuple(dict.fromkeys(node.meta["origin"].source for node in guilty))
+        # A backward that returns a tensor it has kept makes no operation.
+        return tuple(dict.fromkeys(node.meta["origin"].source for node in guilty)) or ("unknown line",)
 
     def _starts(self, node: fx.Node) -> bool:
         return self.degree(node) != 1.0 and any(self.degrees.get(o) == 1.0 for o in node.all_input_nodes)
@@ -237,7 +245,9 @@ def _own_weight(joint: Joint, values: Sequence[object]) -> fx.Node:
     """The weight of the loss, and one where that is zero: then nothing has a gradient."""
     graph = joint.module.graph
     weight = next(
-        value for value, port in zip(values, joint.outputs, strict=False) if port and (port.kind, port.index) == ("output", 1)
+        value
+        for value, port in zip(values, joint.outputs, strict=False)
+        if port and (port.kind, port.index) == ("output", 1)
     )
     with graph.inserting_after(weight):
         empty = _backward_call(graph, aten.eq.Scalar, (weight, 0), weight)
