@@ -12,6 +12,9 @@ import torch
 from torch import nn
 
 from .annotate import BLOCK_TAG
+from .backward_code import PARAMETER_ADVICE
+from .backward_mixing import backward_mixing, has_user_code
+from .capture import Joint
 from .dtypes import SUPPORTED, refuse_unsupported
 from .errors import ImporterError
 from .graphs import calls
@@ -20,6 +23,7 @@ from .imported import Family, Imported, InputRef, Node, ResultRef, State, Tensor
 from .inputs import Batch, describe
 from .loss_form import LossForm
 from .pieces import Program, program_of, row_dependent_constants
+from .proportion import Proportion, start_from_mean
 from .step import LOSS, MODEL, Step, Survey
 from .unify import unify
 from .wrapped import plain_module
@@ -82,16 +86,23 @@ def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, d
     with contextlib.nullcontext() if training else _evaluating(children.values()):
         known = step.survey(wanted_rows[0], form) if is_divided else Survey()
         states = _states(children)
-        joints, weights = step.capture(wanted_rows, known.form, training, _aliases(children, states))
+        aliases = _aliases(children, states)
+        joints, weights = step.capture(wanted_rows, known.form, training, aliases)
+        mixing = [*known.mixing, *step.form.scalars]
+        if training and is_divided and has_user_code(joints[wanted_rows[0]]):
+            others, _ = step.capture([2 * wanted_rows[0]], step.form, training, aliases)
+            mixing += backward_mixing(joints[wanted_rows[0]], others[2 * wanted_rows[0]])
     for joint in joints.values():
         use_masters(joint, _trained(children))
+    if training:
+        _settle_scale(joints, step.form, example_rows)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
-        count: program_of(joint, changing[count], _aliases(children, states), list(step.inputs), divided)
+        count: program_of(joint, changing[count], aliases, list(step.inputs), divided)
         for count, joint in joints.items()
     }
     imported = _assemble(programs, states, step.inputs, static, step.form, training)
-    imported.mixing = tuple(dict.fromkeys([*known.mixing, *step.form.scalars])) if training else ()
+    imported.mixing = tuple(dict.fromkeys(mixing)) if training else ()
     imported.weights = weights
     return imported
 
@@ -109,7 +120,7 @@ def _check_tensors(model: nn.Module) -> None:
             raise ImporterError(f"parameter '{name}' was made under torch.inference_mode: make the model outside of it")
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ImporterError(
-                f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it"
+                f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it, and {PARAMETER_ADVICE}"
             )
         if parameter.dtype.is_complex:
             raise ImporterError(f"parameter '{name}' is of {parameter.dtype}: expected real parameters")
@@ -127,6 +138,24 @@ def _check_tensors(model: nn.Module) -> None:
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
+
+
+def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows: int | None) -> None:
+    """Where code of the user does with gradients what is not in proportion to them, it has to see those of the whole batch's loss."""
+    lines = {line: None for joint in joints.values() for line in Proportion(joint).lines}
+    if not lines or not form.divide:
+        return
+    per_row = form.weight_per_row
+    if per_row is None and list(joints) != [total_rows]:
+        raise ImporterError(
+            f"{', '.join(lines)}: a hook or a backward of your own does what is not in proportion to the gradient (a clamp, say), and "
+            "the weight of the loss of the whole batch, which the gradient is divided by, is known only after all its parts: return "
+            "a mean over a number of elements that is known (.mean() of reduction='none', or loss_reduction='mean_rows'), or leave "
+            "the batch whole"
+        )
+    weight = per_row * total_rows if per_row is not None else None
+    for joint in joints.values():
+        start_from_mean(joint, weight)
 
 
 @contextlib.contextmanager

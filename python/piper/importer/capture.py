@@ -22,7 +22,7 @@ from torch import fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from . import advice, attention, embedding_bags
+from . import advice, attention, backward_code, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
@@ -48,7 +48,9 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
 from torch.utils.flop_counter import flop_registry  # noqa: E402
 
-_TAG, _SOURCE = "piper_scope", "piper_source"
+_TAG, _SOURCE, _CALLER = "piper_scope", "piper_source", "piper_caller"
+#: Where Python hands over to autograd.
+_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
@@ -67,6 +69,7 @@ class Origin:
         accumulates: whether it adds up gradients of one value that is used several times.
         source: "file:line" of the user's code, or "".
         replayed: whether functionalisation made it again, later than its scope says.
+        by_user: whether code of the user made it while autograd ran: a hook, or the backward of a function of the user's own.
     """
 
     scope: Scope | None
@@ -75,6 +78,7 @@ class Origin:
     accumulates: bool
     source: str
     replayed: bool = False
+    by_user: bool = False
 
 
 @dataclass(frozen=True)
@@ -94,12 +98,13 @@ class Port:
 class Joint:
     """The captured graph. Each call_function node has `meta["origin"]`, each tensor node `meta["val"]` (a fake tensor).
 
-    `outputs` describes the graph's outputs in order; an output without meaning has None.
+    `outputs` describes the graph's outputs in order; an output without meaning has None. `seed` is what the backward starts from.
     """
 
     module: fx.GraphModule
     placeholders: dict[fx.Node, Port]
     outputs: list[Port | None]
+    seed: float = 1.0
 
 
 class _Step(nn.Module):
@@ -118,6 +123,10 @@ class _UserCalls(TorchFunctionMode):
     embedding bags as embeddings.
     """
 
+    def __init__(self, backward: backward_code.BackwardCode, children: Mapping[str, nn.Module], training: bool):
+        super().__init__()
+        self._backward, self._children, self._training = backward, children, training
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if fx_traceback.get_current_meta().get("in_grad_fn", 0):
@@ -125,6 +134,8 @@ class _UserCalls(TorchFunctionMode):
         refuse_dropped_weight(func)
         _refuse_dropped_dropout(func, args)
         _refuse_leaving(func)
+        if backward_code.registers(func):
+            return self._register(func, *args, **kwargs)
         with fx_traceback.annotate({_SOURCE: user_line()}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)
@@ -135,6 +146,23 @@ class _UserCalls(TorchFunctionMode):
                 if result is not None:
                     return result
             return func(*args, **kwargs)
+
+    def _register(self, func: Callable, tensor: torch.Tensor, hook: Callable):
+        if not self._training:
+            return backward_code.ignored()
+        if not tensor.requires_grad:
+            return func(tensor, hook)
+        # What stands for a parameter in the trace is not one, and no leaf.
+        names = [name for name, part in _traced_parameters(self._children) if part is tensor]
+        backward_code.refuse_parameter_hook(user_line(), names or ([] if tensor.grad_fn is not None else [""]))
+        return self._backward.register(tensor, hook, user_line(), tensor.grad_fn._sequence_nr())
+
+
+def _traced_parameters(children: Mapping[str, nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
+    for child in children.values():
+        for prefix, part in child.named_modules():
+            for name, tensor in vars(part)["_parameters"].items():
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
 
 def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
@@ -177,6 +205,35 @@ def user_line() -> str:
     return ""
 
 
+def _line_in_backward() -> str | None:
+    """The line of user code that autograd has called, "" where that is torch's own Python; None where autograd itself makes the operation."""
+    frame, line = sys._getframe(2), ""
+    while frame is not None and frame.f_code is not _ENGINE:
+        # How a trace does what autograd asks of it.
+        if frame.f_code.co_name == "__torch_dispatch__":
+            return None
+        if not line and is_user_file(frame.f_code.co_filename):
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return line if frame is not None else None
+
+
+@contextlib.contextmanager
+def _watched(backward: backward_code.BackwardCode) -> Iterator[None]:
+    """Makes `backward` the mode of what autograd runs: a mode that is entered before is asked about the call of autograd, and is off inside it."""
+    engine = torch.autograd._engine_run_backward
+
+    def run(*args, **kwargs):
+        with backward if backward.running else contextlib.nullcontext():
+            return engine(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = engine
+
+
 def capture(
     children: dict[str, nn.Module], model: nn.Module, run: Callable, tensors: Sequence[torch.Tensor], training: bool
 ) -> Joint:
@@ -196,10 +253,17 @@ def capture(
         lambda: fx_traceback.get_current_meta().get("in_grad_fn", 0) > 0,
     )
 
+    backward = backward_code.BackwardCode(
+        _line_in_backward, lambda caller: fx_traceback.annotate({_CALLER: (caller.line, caller.sequence)})
+    )
+
     def traced(inputs):
         recorder.begin()
-        with _UserCalls():
-            return run(inputs)
+        backward.running = False
+        with _UserCalls(backward, children, training):
+            results = run(inputs)
+        backward.running = training
+        return results
 
     with contextlib.ExitStack() as stack:
         for context in (
@@ -218,6 +282,9 @@ def capture(
             _attributes_kept(children),
             recording(recorder),
             module_scopes(model, recorder),
+            backward_code.checkpoints_inlined(),
+            backward.watching(children),
+            _watched(backward),
         ):
             stack.enter_context(context)
         # Tensors that the code closes over (class weights, say) are no inputs; they become constants.
@@ -228,6 +295,8 @@ def capture(
         joint = _translate(exported.graph_module)
     # Outside, where the modules have their own parameters again.
     _refuse_other_references(joint.module, children)
+    del exported
+    backward.refuse_kept()
     return joint
 
 
@@ -242,6 +311,7 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
         torch.enable_grad(),
         _data_dependence_named(),
         _attributes_kept(children),
+        backward_code.HooksIgnored(),
         fake,
     ):
         shapes = {name: fake.from_tensor(tensor) for name, tensor in own.items()}
@@ -381,18 +451,41 @@ def _translate(module: fx.GraphModule) -> Joint:
     placeholders = {node: _input_port(node.meta["desc"]) for node in graph.nodes if node.op == "placeholder"}
     outputs = [None if desc is None else _output_port(desc) for desc in graph.output_node().meta["desc"]]
     for node in graph.nodes:
-        custom = node.meta.get("custom") or {}
-        origin = Origin(
-            custom.get(_TAG),
-            node.meta.get("partitioner_tag") == "is_backward",
-            node.meta.get("seq_nr"),
-            bool(node.meta.get("is_gradient_acc")),
-            custom.get(_SOURCE, ""),
-            bool(node.meta.get("is_functional_regenerated")),
-        )
+        origin = _origin(node)
         # "custom" is what retracing hands on (decompose).
         node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.source}}
     return Joint(module, placeholders, outputs)
+
+
+def _origin(node: fx.Node) -> Origin:
+    custom = node.meta.get("custom") or {}
+    backward = node.meta.get("partitioner_tag") == "is_backward"
+    by_user = backward and _CALLER in custom
+    line, sequence = custom[_CALLER] if by_user else ("", None)
+    # torch marks all that is made between two functions of a backward, and numbers it by what the forward made last.
+    between = bool(node.meta.get("is_gradient_acc"))
+    if not between and sequence is None:
+        sequence = node.meta.get("seq_nr")
+    return Origin(
+        custom.get(_TAG),
+        backward,
+        sequence,
+        between and not by_user and _adds(node),
+        line or custom.get(_SOURCE, ""),
+        bool(node.meta.get("is_functional_regenerated")),
+        by_user,
+    )
+
+
+def _adds(node: fx.Node) -> bool:
+    """Whether it is the plain sum of two tensors of one shape and type, which may be added in any order and place."""
+    if node.target is not torch.ops.aten.add.Tensor or len(node.args) != 2 or node.kwargs:
+        return False
+    values = [operand.meta.get("val") if isinstance(operand, fx.Node) else None for operand in node.args]
+    own = node.meta.get("val")
+    return all(
+        isinstance(value, torch.Tensor) and value.shape == own.shape and value.dtype == own.dtype for value in values
+    )
 
 
 def _refuse_other_references(module: fx.GraphModule, children: Mapping[str, nn.Module]) -> None:

@@ -152,7 +152,7 @@ def _declared(value: LossValue) -> LossForm | None:
         return LossForm("pair", True, True)
     if value.reduction == "sum":
         return LossForm("sum", False, True)
-    return LossForm("mean_rows", True, True) if value.reduction == "mean_rows" else None
+    return LossForm("mean_rows", True, True, weight_per_row=1.0) if value.reduction == "mean_rows" else None
 
 
 @dataclass(frozen=True)

@@ -34,6 +34,7 @@ class LossForm:
         rules: of a recognised loss those of its summands.
         weights: (offset, floor) of each different weight: the summand is divided by max(Σ weight + offset, floor).
         host_weights: whether the program is told the weights of the whole batch before a step: its summands have different ones.
+        weight_per_row: what each row adds to the weight, where that is a number.
         scalars: lines at which the model gives numbers for its own rows (an auxiliary loss, say): rows meet there.
         traits: what the summands looked like when the rules were found.
     """
@@ -45,5 +46,6 @@ class LossForm:
     rules: tuple[Rule, ...] = ()
     weights: tuple[tuple[float, float | None], ...] = ()
     host_weights: bool = False
+    weight_per_row: float | None = None
     scalars: tuple[str, ...] = ()
     traits: Any = field(default=None, compare=False, repr=False)

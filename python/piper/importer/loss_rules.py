@@ -92,13 +92,18 @@ def settle(first: tuple[Trait, ...], second: tuple[Trait, ...], rows: tuple[int,
     # One weight serves as that of the loss itself, unless something else wants another.
     different = len(weights) + bool(kinds & {"rows", "sum", "scalar"}) > 1
     floored = any(floor is not None for _, floor in weights.values())
+    host_weights = bool(weights) and (different or floored)
+    per_row = None if is_sum or weights and not host_weights else 1.0
+    if len(rules) == 1 and rules[0].kind == "rows":
+        per_row = first[0].elements / rows[0]
     return LossForm(
         "sum" if is_sum else "mean",
         not is_sum,
         True,
         rules=tuple(rules),
         weights=tuple(weights[number] for number in sorted(weights)),
-        host_weights=bool(weights) and (different or floored),
+        host_weights=host_weights,
+        weight_per_row=per_row,
         scalars=tuple(dict.fromkeys(t.line or where for t in first if t.kind == MODEL_SCALAR)),
         traits=first,
     )

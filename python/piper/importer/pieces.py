@@ -132,7 +132,7 @@ def _refuse_random(joint: Joint) -> None:
 
 
 def _seed_backward(joint: Joint) -> None:
-    """The backward starts from the summed loss: its gradient is one."""
+    """The backward starts from the summed loss: its gradient is one, or what the joint says."""
     graph = joint.module.graph
     tangents = [node for node, port in joint.placeholders.items() if port.kind == "tangent"]
     if not tangents:
@@ -142,7 +142,7 @@ def _seed_backward(joint: Joint) -> None:
         value = node.meta["val"]
         with graph.inserting_before(first):
             one = graph.call_function(
-                aten.full.default, (list(value.shape), 1.0), {"dtype": value.dtype, "device": value.device}
+                aten.full.default, (list(value.shape), joint.seed), {"dtype": value.dtype, "device": value.device}
             )
         one.meta = {"val": value, "origin": Origin(None, True, None, False, "")}
         node.replace_all_uses_with(one)

@@ -63,6 +63,7 @@ _SAME = _functions(
     "__pos__",
     "positive",
 )
+_HOOKS = _functions("register_hook", "retain_grad")
 _MADE_OF_A_NUMBER = _functions("tensor", "as_tensor", "scalar_tensor")
 
 
@@ -108,6 +109,9 @@ class LossRecognizer(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
+        if func in _HOOKS and args:
+            # A hook sees this tensor's gradient, not those of the pieces.
+            self._pieces.pop(id(args[0]), None)
         mean_losses.refuse_dropped_weight(func)
         rule = _RULES.get(func) if args else None
         # Of what is changed in place, as it was before.
