@@ -13,6 +13,7 @@ from torch import nn
 
 from .annotate import BLOCK_TAG
 from .capture import Joint, capture, dry_run
+from .carried import Observer
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
@@ -71,10 +72,11 @@ def import_model(
     children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
     forms: dict[int | None, LossForm] = {}
     joints: dict[int | None, Joint] = {}
+    observer = Observer(model, loss_fn)
     with contextlib.nullcontext() if training else _evaluating(children.values()):
         for count in wanted_rows:
             joints[count], forms[count] = _capture(
-                children, loss_fn, example, inputs, count, training, loss_reduction, example_rows
+                children, loss_fn, example, inputs, count, training, loss_reduction, example_rows, observer
             )
         if training:
             _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
@@ -138,9 +140,14 @@ def _capture(
     training: bool,
     reduction: str | None,
     total_rows: int | None,
+    observer: Observer,
 ):
     run, form = _step(children[MODEL], loss_fn, example, inputs, rows, reduction, total_rows)
-    return capture(children, children[MODEL], run, _examples(inputs, rows), training), form[0]
+    examples = _examples(inputs, rows)
+    with observer.places.kept():
+        joint = capture(children, children[MODEL], observer.watch(run), examples, training)
+    observer.refuse(children, run, examples, training)
+    return joint, form[0]
 
 
 def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=contextlib.nullcontext):

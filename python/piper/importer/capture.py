@@ -40,7 +40,12 @@ from torch._decomp import core_aten_decompositions, get_decompositions  # noqa: 
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
+from torch._subclasses.fake_tensor import (  # noqa: E402
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
@@ -217,14 +222,16 @@ def capture(
     return joint
 
 
-def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor]) -> None:
+def dry_run(
+    children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False
+) -> None:
     """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
     step = _Step(children, run)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
     with (
         torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
+        torch.set_grad_enabled(grad),
         _data_dependence_named(),
         _attributes_kept(children),
         fake,
@@ -244,6 +251,11 @@ def fake_call(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
         shapes = {name: shape(tensor) for name, tensor in own.items()}
         torch.func.functional_call(model, shapes, tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs)))
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for one with values."""
+    return isinstance(tensor, FakeTensor)
 
 
 @contextlib.contextmanager
