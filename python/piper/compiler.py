@@ -33,6 +33,7 @@ from .program import Program
 from .progress import Progress
 from .rendezvous import check_world_size
 from .rows import part_rows
+from .watch import Watch
 
 
 def compile(
@@ -137,7 +138,8 @@ def compile_with(
         on_update=_note_step(optimizer),
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
-    program = Program(description, plan, kernels, phases.text)
+    watch = Watch(model, {"step": training, "evaluate": evaluation})
+    program = Program(description, plan, kernels, phases.text, watch=watch)
     program.write_states({name: state.value for name, state in states.items()})
     return program
 

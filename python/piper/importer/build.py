@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,6 +21,7 @@ from .half_precision import is_half, use_masters
 from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe, explain_call
 from .loss import LossForm, loss_pair
+from .python_state import PythonState
 from .pieces import Program, program_of, row_dependent_constants
 from .row_mixing import Recorder, mixing_lines
 from .unify import unify
@@ -69,7 +71,7 @@ def import_model(
     if any(count is not None and count < 1 for count in wanted_rows):
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
     _check_tensors(model)
-    children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
+    children = _children(model, loss_fn)
     forms: dict[int | None, LossForm] = {}
     joints: dict[int | None, Joint] = {}
     observer = Observer(model, loss_fn)
@@ -78,6 +80,7 @@ def import_model(
             joints[count], forms[count] = _capture(
                 children, loss_fn, example, inputs, count, training, loss_reduction, example_rows, observer
             )
+            observer.took(joints[count])
         if training:
             _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
         mixing = ()
@@ -94,7 +97,41 @@ def import_model(
     }
     imported = _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
     imported.mixing = mixing
+    shapes = example.map(lambda path, value: None if path in inputs else value)
+    options = (shapes, inputs, wanted_rows[0], training, loss_reduction, example_rows)
+    imported.python = observer.state(_Retrace(model, loss_fn, options))
     return imported
+
+
+class _Retrace:
+    """Captures a step once more, as it was captured at first, without keeping its model alive."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable, options: tuple):
+        self._model, self._loss_fn, self._options = weakref.ref(model), loss_fn, options
+        self._modes = {name: part.training for name, part in model.named_modules()}
+
+    def __call__(self, expected: str) -> PythonState | None:
+        """What the step takes from Python now; None if it is not the step of that fingerprint."""
+        model = self._model()
+        if model is None:
+            return None
+        example, inputs, rows, training, reduction, total_rows = self._options
+        children = _children(model, self._loss_fn)
+        observer = Observer(model, self._loss_fn)
+        modes = {part: self._modes.get(name, part.training) for name, part in model.named_modules()}
+        with _in_modes(modes) if training else _evaluating(children.values()):
+            try:
+                joint, _ = _capture(
+                    children, self._loss_fn, example, inputs, rows, training, reduction, total_rows, observer
+                )
+            except Exception:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
+                return None
+        observer.took(joint)
+        return observer.state(self) if observer.fingerprint == expected else None
+
+
+def _children(model: nn.Module, loss_fn: Callable) -> dict[str, nn.Module]:
+    return {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
 
 
 def _call(model: nn.Module, batch: Batch):
@@ -207,15 +244,19 @@ def _check_other_rows(children, loss_fn, example, inputs, forms, reduction, tota
     forms[rows + 1] = found[0]
 
 
+def _evaluating(modules) -> contextlib.AbstractContextManager:
+    return _in_modes({part: False for module in modules for part in module.modules()})
+
+
 @contextlib.contextmanager
-def _evaluating(modules) -> Iterator[None]:
-    modes = {part: part.training for module in modules for part in module.modules()}
+def _in_modes(modes: Mapping[nn.Module, bool]) -> Iterator[None]:
+    before = {part: part.training for part in modes}
     try:
-        for part in modes:
-            part.training = False
+        for part, mode in modes.items():
+            part.training = mode
         yield
     finally:
-        for part, mode in modes.items():
+        for part, mode in before.items():
             part.training = mode
 
 

@@ -8,16 +8,20 @@ reads, and a second call that computes something else are refused. What the seco
 from __future__ import annotations
 
 import collections
+import functools
 import warnings
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
-from .capture import dry_run, tree_leaves
+from . import fingerprint
+from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
 from .errors import ImporterError
+from .python_state import PythonState
 from .places import MISSING, Change, Place, Places, is_random, is_same
 from .user_code import Executed, Names, Watchpoints
 
@@ -32,11 +36,18 @@ class Observer:
     """
 
     def __init__(self, model: nn.Module, loss_fn: Callable):
-        roots = {"model": model, "loss_fn": loss_fn, "random": _python_random(), "numpy.random": _numpy_random()}
-        self.places = Places(roots)
+        self._model, self._loss_fn = weakref.ref(model), loss_fn
+        self.places = Places(
+            {"model": model, "loss_fn": loss_fn, "random": _python_random(), "numpy.random": _numpy_random()}
+        )
         self.executed = Executed(self.places.see)
         self.names = Names()
+        self.fingerprint = ""
         self._changes: list[Change] | None = None
+
+    def took(self, joint: Joint) -> None:
+        """The graph that came of the watched run."""
+        self.fingerprint = self.fingerprint or fingerprint.of_joint(joint)
 
     def watch(self, run: Callable) -> Callable:
         """`run`, which leaves no trace of itself, and of which the first call is watched."""
@@ -52,6 +63,11 @@ class Observer:
                 return result
 
         return watched
+
+    def state(self, retrace: Callable[[str], PythonState | None]) -> PythonState:
+        """What the watched run has taken from Python."""
+        again = functools.partial(retrace, self.fingerprint)
+        return PythonState(self._model, self._loss_fn, self.names, self.executed.codes, again)
 
     def refuse(self, children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool) -> None:
         """Raises ImporterError if the run that was watched changed what later calls see, and names the lines."""

@@ -46,7 +46,8 @@ class Dependence(TorchDispatchMode):
         operands = [leaf for leaf in tree_leaves([args, kwargs or {}]) if isinstance(leaf, torch.Tensor)]
         flags = [self.depends(tensor) for tensor in operands]
         result = func(*args, **(kwargs or {}))
-        if any(flags):
+        # Queries, which caches leave out, compute nothing.
+        if any(flags) and func.namespace != "prim":
             shown = tree_map(_shown, [args, kwargs or {}])
             self.calls.append(f"{func} {flags} {shown}")
         for tensor in tree_leaves(result):

@@ -8,11 +8,15 @@ machinery.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
 from .loss import LossForm
+
+if TYPE_CHECKING:
+    from .python_state import PythonState
 
 #: A backward is one node, "B", or divided into what other chunks wait for, "I", and the rest, "W".
 FORWARD = "F"
@@ -187,6 +191,7 @@ class Imported:
         loss_sum, loss_weight: results of a forward node, 0-dimensional.
         static: inputs that are no tensors, by path, with the value that was captured.
         mixing: lines of user code that mix rows of the batch, where it is divided (row_mixing.py).
+        python: what the trace has taken from Python (python_state.py).
     """
 
     training: bool
@@ -202,6 +207,7 @@ class Imported:
     loss_weight: ResultRef
     static: dict[str, object] = field(default_factory=dict)
     mixing: tuple[str, ...] = ()
+    python: PythonState | None = None
 
     def member(self, node: Node, rows: int) -> Function:
         """The function that `node` calls for `rows` rows.

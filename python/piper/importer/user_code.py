@@ -20,6 +20,8 @@ from .capture import is_user_file
 
 _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
+# Code of no file: of a prompt, a notebook, or `python -c`.
+_TYPED = ("<stdin>", "<string>", "<ipython")
 _MODULES = os.path.join(os.path.dirname(torch.__file__), "nn") + os.sep
 # torch's functions that take user code which runs in the backward, to the local variable that holds it.
 _TAKERS = {"apply": "cls", "register_hook": "hook", "register_full_backward_hook": "hook"}
@@ -30,6 +32,8 @@ _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR"}
 def is_own_code(code: CodeType) -> bool:
     """Whether code is the user's, or a library's other than torch, Piper and Python's own."""
     name = code.co_filename
+    if name.startswith(_TYPED):
+        return True
     return is_user_file(name) and (not name.startswith(_STANDARD) or name.startswith(_INSTALLED))
 
 
@@ -112,8 +116,8 @@ class Executed(TorchFunctionMode):
         for code in self.codes:
             if is_own_code(code) or code.co_filename.startswith(_MODULES):
                 own = names_of(code)
-                # Globals of torch's modules are no state of the user's.
-                names.add(own if is_own_code(code) else Names(own.attributes, own.loaded))
+                # Torch's modules read their options; their globals are no state of the user's.
+                names.add(own if is_own_code(code) else Names(own.attributes))
         return names
 
     def __enter__(self):
