@@ -63,7 +63,7 @@ class Watch:
         if not changes:
             python.look()
             return
-        again = python.retrace()
+        again = python.traced_again(changes)
         if again is None:
             listed = "; ".join(dict.fromkeys(map(str, changes[:_MOST_LISTED])))
             raise UsageError(f"the program was compiled with another value: {listed}: {_ADVICE}")

@@ -53,6 +53,11 @@ class Place:
     keys: set[str] | None = None
     module: bool = False
 
+    @property
+    def is_instance(self) -> bool:
+        """Whether it holds the attributes of one object."""
+        return self.named and self.keys is None and isinstance(self.holder, dict)
+
     def read(self) -> dict[Any, Any]:
         """The values by key; {"": length} of what is too long."""
         if self.keys is not None:
@@ -159,9 +164,9 @@ class Places:
         for name, root in roots.items():
             self._visit(root, name)
 
-    def see(self, code: CodeType, names: dict[str, Any]) -> None:
-        """Adds the globals that `code` uses."""
-        used = names_of(code)
+    def see(self, code: CodeType, names: dict[str, Any], used: Names | None = None) -> None:
+        """Adds the globals that `code` uses, or those of `used`."""
+        used = used or names_of(code)
         for name in used.globals:
             if name in names or name in used.stored_globals:
                 self._add_global(names, name, "", used.attributes)

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import collections
 import enum
+import operator
 import types
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -18,9 +19,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from . import fingerprint
 from .marks import TensorMark
 from .places import MISSING, Place, Places, is_random, is_same
-from .user_code import Names
+from .user_code import Names, Ran, is_own_code
 
 # What methods are changed for (profiling, say) is no change of values.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
@@ -34,6 +36,8 @@ class Changed:
     name: str
     before: Any
     after: Any
+    place: Place | None = None
+    key: Any = None
 
     def __str__(self) -> str:
         if isinstance(self.after, torch.Tensor) or _is_array(self.after):
@@ -48,63 +52,75 @@ class PythonState:
     Attributes:
         model: a reference to the model, which it does not keep alive.
         loss_fn: the loss.
-        names, codes: what the code that ran names, and that code, with its globals.
+        names, codes: what the code that ran names, and that code.
         retrace: captures again; gives the state then, or None if the step is another program now.
     """
 
     model: Callable[[], nn.Module | None]
     loss_fn: Callable
     names: Names
-    codes: Mapping[CodeType, dict[str, Any]]
+    codes: Mapping[CodeType, Ran]
     retrace: Callable[[], PythonState | None]
 
     def __post_init__(self):
+        # Dict items by (dict, key) that changed without an effect, and that no code names.
+        self._idle: set[tuple[int, Any]] = set()
         self.look()
 
     def look(self) -> None:
         """Takes everything as it is now."""
         roots = {"model": self.model(), "loss_fn": self.loss_fn}
         places = Places(roots)
-        for code, names in self.codes.items():
-            places.see(code, names)
-        states = _state_tensors(roots.values())
+        for code, ran in self.codes.items():
+            if is_own_code(code):
+                places.see(code, ran.globals, ran.names_of(code))
         self._values: list[tuple[Callable, Any, Any, Place]] = []
         self._sequences: list[tuple[Any, tuple, Place]] = []
         self._sizes: list[tuple[dict, int, Place]] = []
         self._others: list[tuple[Place, Any, Any]] = []
-        self._tensors: list[tuple[TensorMark, str]] = []
+        self._tensors: list[tuple[TensorMark, bytes, str]] = []
         self._arrays: list[tuple[Any, bytes, str]] = []
         self._frozen: dict[int, Any] = {}
-        seen: set[int] = set()
-        for place, key in places.used(self.names, self.codes):
+        used = [item for item in places.used(self.names, self.codes) if not is_random(item[0].holder)]
+        self._add_holders({place: None for place, _ in used})
+        seen = _state_tensors(roots.values())
+        for place, key in used:
             value = place.read().get(key, MISSING)
-            if is_random(place.holder) or isinstance(place.holder, type) and isinstance(value, _METHODS):
+            if (id(place.holder), key) in self._idle or isinstance(place.holder, type) and isinstance(value, _METHODS):
                 continue
-            self._add(place, key, value, seen)
-            if isinstance(value, torch.Tensor) and id(value) not in states and id(value) not in seen:
+            self._add(place, key, value)
+            if id(value) not in seen:
                 seen.add(id(value))
-                self._tensors.append((TensorMark(value), place.name_of(key)))
-            elif _is_array(value) and value.nbytes <= _MOST_ARRAY_BYTES and id(value) not in seen:
-                seen.add(id(value))
-                self._arrays.append((value, value.tobytes(), place.name_of(key)))
+                self._add_content(value, place.name_of(key))
+        self._add_shadows(used)
 
-    def _add(self, place: Place, key: Any, value: Any, seen: set[int]) -> None:
-        holder = place.holder
+    def _add_holders(self, places: Iterable[Place]) -> None:
+        for place in places:
+            if isinstance(place.holder, (list, collections.deque)):
+                self._sequences.append((place.holder, tuple(place.holder), place))
+            elif isinstance(place.holder, dict) and not place.named:
+                self._sizes.append((place.holder, len(place.holder), place))
+
+    def _add(self, place: Place, key: Any, value: Any) -> None:
         if isinstance(value, (list, dict, tuple, set)):
             self._frozen[id(value)] = _freeze(value)
-        if isinstance(holder, type):
-            holder = vars(holder)
+        holder = vars(place.holder) if isinstance(place.holder, type) else place.holder
         if isinstance(holder, (dict, types.MappingProxyType)):
             self._values.append((holder.get, key, value, place))
-            if not place.named and id(holder) not in seen:
-                seen.add(id(holder))
-                self._sizes.append((holder, len(holder), place))
-        elif isinstance(holder, (list, collections.deque)):
-            if id(holder) not in seen:
-                seen.add(id(holder))
-                self._sequences.append((holder, tuple(holder), place))
-        else:
+        elif not isinstance(holder, (list, collections.deque)):
             self._others.append((place, key, value))
+
+    def _add_content(self, value: Any, name: str) -> None:
+        if isinstance(value, torch.Tensor):
+            self._tensors.append((TensorMark(value), fingerprint.of_tensor(value), name))
+        elif _is_array(value) and value.nbytes <= _MOST_ARRAY_BYTES:
+            self._arrays.append((value, value.tobytes(), name))
+
+    def _add_shadows(self, used: Sequence[tuple[Place, Any]]) -> None:
+        """Watches that no object gets an attribute of its own in place of its class's."""
+        keys = {key for place, key in used if isinstance(place.holder, type)}
+        for place in {place: None for place, _ in used if place.is_instance}:
+            self._values += [(place.holder.get, key, MISSING, place) for key in keys - place.holder.keys()]
 
     def is_same(self) -> bool:
         """Whether all values are the objects that they were. The only thing that every step does."""
@@ -112,7 +128,7 @@ class PythonState:
             if get(key, MISSING) is not value:
                 return False
         for holder, items, _ in self._sequences:
-            if len(holder) != len(items) or not all(map(_is, holder, items)):
+            if len(holder) != len(items) or not all(map(operator.is_, holder, items)):
                 return False
         for holder, size, _ in self._sizes:
             if len(holder) != size:
@@ -120,7 +136,7 @@ class PythonState:
         for place, key, value in self._others:
             if place.read().get(key, MISSING) is not value:
                 return False
-        for mark, _ in self._tensors:
+        for mark, _, _ in self._tensors:
             if mark.moved():
                 return False
         return all(array.tobytes() == content for array, content, _ in self._arrays)
@@ -130,22 +146,35 @@ class PythonState:
         pairs = [(place, key, value, get(key, MISSING)) for get, key, value, place in self._values]
         pairs += [(place, key, value, place.read().get(key, MISSING)) for place, key, value in self._others]
         for holder, items, place in self._sequences:
-            now = dict(enumerate(holder))
-            before = dict(enumerate(items))
+            before, now = dict(enumerate(items)), dict(enumerate(holder))
             pairs += [(place, key, before.get(key, MISSING), now.get(key, MISSING)) for key in {**before, **now}]
+        for holder, size, place in self._sizes:
+            pairs += [(place, key, MISSING, holder[key]) for key in list(holder)[size:]]
         found = [
-            Changed(place.name_of(key), before, after)
+            Changed(place.name_of(key), before, after, place, key)
             for place, key, before, after in pairs
             if not self._is_equal(before, after)
         ]
         found += [
-            Changed(place.path, f"of length {size}", f"of length {len(holder)}")
-            for holder, size, place in self._sizes
-            if len(holder) != size
+            Changed(name, None, mark.tensor)
+            for mark, content, name in self._tensors
+            if mark.moved() and fingerprint.of_tensor(mark.tensor) != content
         ]
-        found += [Changed(name, None, mark.tensor) for mark, name in self._tensors if mark.moved()]
         found += [Changed(name, None, array) for array, content, name in self._arrays if array.tobytes() != content]
         return found
+
+    def traced_again(self, changes: Iterable[Changed]) -> PythonState | None:
+        """The state now, if the step is the same program in spite of `changes`."""
+        again = self.retrace()
+        if again is None:
+            return None
+        again._idle = self._idle | {
+            (id(change.place.holder), change.key)
+            for change in changes
+            if change.place is not None and not change.place.named and change.key not in self.names.strings
+        }
+        again.look()
+        return again
 
     def _is_equal(self, before: Any, after: Any) -> bool:
         if is_same(before, after):
@@ -157,10 +186,6 @@ def _state_tensors(roots: Any) -> set[int]:
     """Parameters and buffers, which have a watch of their own."""
     modules = [root for root in roots if isinstance(root, nn.Module)]
     return {id(tensor) for module in modules for tensor in [*module.parameters(), *module.buffers()]}
-
-
-def _is(one: Any, other: Any) -> bool:
-    return one is other
 
 
 def _is_array(value: Any) -> bool:
@@ -182,8 +207,6 @@ def _freeze(value: Any) -> Any:
 
 def _short(value: Any) -> str:
     text = repr(value) if isinstance(value, (bool, int, float, complex, str, type(None), list, tuple, dict)) else ""
-    if isinstance(value, str) and value.startswith("of length "):
-        return value
     if not text or value is MISSING:
         return "missing" if value is MISSING else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."

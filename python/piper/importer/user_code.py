@@ -29,6 +29,7 @@ _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GL
 _ATTRIBUTES = {"LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR"}
 
 
+@functools.lru_cache(4096)
 def is_own_code(code: CodeType) -> bool:
     """Whether code is the user's, or a library's other than torch, Piper and Python's own."""
     name = code.co_filename
@@ -39,7 +40,8 @@ def is_own_code(code: CodeType) -> bool:
 
 @dataclass
 class Names:
-    """What code names: attributes it may read or set, those it reads, its globals, beginnings of names that it puts together, and keys that it reads."""
+    """What code names: attributes it may read or set, those it reads, its globals, beginnings of names that it puts together, keys that it
+    reads, and all strings."""
 
     attributes: set[str] = field(default_factory=set)
     loaded: set[str] = field(default_factory=set)
@@ -47,6 +49,7 @@ class Names:
     stored_globals: set[str] = field(default_factory=set)
     beginnings: set[str] = field(default_factory=set)
     subscripts: set[Any] = field(default_factory=set)
+    strings: set[str] = field(default_factory=set)
 
     def add(self, other: Names) -> None:
         """Takes in the names of further code."""
@@ -70,32 +73,51 @@ class Names:
 
 
 @functools.lru_cache(4096)
-def names_of(code: CodeType) -> Names:
-    """The names in one function's own code; what is nested in it runs by itself."""
+def names_of(code: CodeType, lines: frozenset[int] | None = None) -> Names:
+    """The names on some lines, by default all, of one function's own code; what is nested in it runs by itself."""
     names = Names()
-    formatted, before = False, None
-    strings = {value for value in code.co_consts if isinstance(value, str)}
+    formatted, before, line = False, None, code.co_firstlineno
+    strings = set()
     for instruction in dis.get_instructions(code):
-        name = instruction.opname
+        line = instruction.positions.lineno or line
+        if lines is not None and line not in lines:
+            before = instruction
+            continue
+        name, value = instruction.opname, instruction.argval
         if name in _GLOBALS:
-            names.globals.add(instruction.argval)
+            names.globals.add(value)
             if not name.startswith("LOAD"):
-                names.stored_globals.add(instruction.argval)
+                names.stored_globals.add(value)
         elif name in _ATTRIBUTES:
-            names.attributes.add(instruction.argval)
+            names.attributes.add(value)
             if name.startswith("LOAD"):
-                names.loaded.add(instruction.argval)
+                names.loaded.add(value)
         elif name in ("BUILD_STRING", "FORMAT_VALUE"):
             formatted = True
+        elif name == "LOAD_CONST" and isinstance(value, str):
+            strings.add(value)
         elif name == "BINARY_SUBSCR" and before.opname == "LOAD_CONST" and isinstance(before.argval, (str, int)):
             names.subscripts.add(before.argval)
         before = instruction
+    names.strings = strings
     if names.globals & {"getattr", "setattr", "hasattr", "vars"} or "__dict__" in names.attributes:
         names.attributes |= strings
         names.loaded |= strings
         if formatted:
             names.beginnings = {text for text in strings if text[:1].isidentifier()}
     return names
+
+
+@dataclass
+class Ran:
+    """A function that ran: its globals, and the lines of it that did; None: all."""
+
+    globals: dict[str, Any]
+    lines: set[int] | None
+
+    def names_of(self, code: CodeType) -> Names:
+        """What those lines of its code name."""
+        return names_of(code, None if self.lines is None else frozenset(self.lines))
 
 
 class Executed(TorchFunctionMode):
@@ -106,18 +128,19 @@ class Executed(TorchFunctionMode):
 
     def __init__(self, on_sight: Callable[[CodeType, dict[str, Any]], None] = lambda code, names: None):
         super().__init__()
-        self.codes: dict[CodeType, dict[str, Any]] = {}
+        self.codes: dict[CodeType, Ran] = {}
         self._on_sight = on_sight
         self._before = None
 
     def names(self) -> Names:
         """The names that the code which ran uses."""
         names = Names()
-        for code in self.codes:
-            if is_own_code(code) or code.co_filename.startswith(_MODULES):
-                own = names_of(code)
+        for code, ran in self.codes.items():
+            if is_own_code(code):
+                names.add(ran.names_of(code))
+            elif code.co_filename.startswith(_MODULES):
                 # Torch's modules read their options; their globals are no state of the user's.
-                names.add(own if is_own_code(code) else Names(own.attributes))
+                names.add(Names(names_of(code).attributes))
         return names
 
     def __enter__(self):
@@ -139,18 +162,30 @@ class Executed(TorchFunctionMode):
             sys.settrace(tracer)
 
     def _call(self, frame: FrameType, event: str, _arg: Any) -> Any:
-        if event == "call":
-            self._note(frame.f_code, frame.f_globals)
-            if frame.f_code.co_name in _TAKERS and not is_own_code(frame.f_code):
-                for function in _functions_of(frame.f_locals.get(_TAKERS[frame.f_code.co_name])):
-                    self._note(function.__code__, function.__globals__)
+        code = frame.f_code
+        ran = self._note(code, frame.f_globals, {frame.f_lineno})
+        if is_own_code(code):
+            return self._line_tracer(ran.lines) if ran.lines is not None else None
+        if code.co_name in _TAKERS:
+            for function in _functions_of(frame.f_locals.get(_TAKERS[code.co_name])):
+                self._note(function.__code__, function.__globals__, None).lines = None
         return None
 
-    def _note(self, code: CodeType, names: dict[str, Any]) -> None:
-        if code not in self.codes:
-            self.codes[code] = names
+    def _line_tracer(self, lines: set[int]) -> Callable:
+        def trace(frame: FrameType, event: str, _arg: Any) -> Callable:
+            if event == "line":
+                lines.add(frame.f_lineno)
+            return trace
+
+        return trace
+
+    def _note(self, code: CodeType, names: dict[str, Any], lines: set[int] | None) -> Ran:
+        ran = self.codes.get(code)
+        if ran is None:
+            ran = self.codes[code] = Ran(names, lines)
             if is_own_code(code):
                 self._on_sight(code, names)
+        return ran
 
 
 def _functions_of(taken: Any) -> Iterator[Any]:
