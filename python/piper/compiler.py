@@ -35,6 +35,7 @@ from .program import Program
 from .progress import Progress
 from .rendezvous import check_world_size
 from .rows import part_rows
+from .watch import Watch
 
 
 def compile(
@@ -156,7 +157,8 @@ def compile_with(
         },
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
-    program = Program(description, plan, kernels, phases.text)
+    watch = Watch(model, {"step": training, "evaluate": evaluation})
+    program = Program(description, plan, kernels, phases.text, watch=watch)
     program.write_states({name: state.value for name, state in states.items()})
     return program
 

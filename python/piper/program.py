@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import warnings
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
@@ -25,6 +25,9 @@ from .rehearsal import DelayDevice, Rehearsal
 from .rows import division
 from .summary import describe
 
+if TYPE_CHECKING:
+    from .watch import Watch
+
 
 class Program:
     """A compiled training step and evaluation, with parameters, buffers and moments of its own.
@@ -41,11 +44,14 @@ class Program:
         kernels: Mapping[str, CompiledObject],
         texts: Mapping[str, str],
         optimizer_steps: Mapping[str, int] | None = None,
+        watch: Watch | None = None,
     ):
         self._description = description
         self._plan = plan
         self._kernels = dict(kernels)
         self._texts = dict(texts)
+        # What the user may change after compile without an effect on the program; a loaded program has nothing to do with it.
+        self._watch = watch
         self._steps = {group.name: 0 for group in description.groups} | dict(optimizer_steps or {})
         # Whether the accumulators hold gradients of steps without update.
         self._accumulating = False
@@ -247,6 +253,8 @@ class Program:
         """Sets states by name."""
         for name, value in values.items():
             self._write(name, value.detach().to("cpu", self._description.states[name].dtype))
+        if self._watch is not None:
+            self._watch.given(values)
 
     def close(self) -> None:
         """Ends the program's threads and frees its memory."""
@@ -303,11 +311,15 @@ class Program:
 
     def _named(self, names: Mapping[str, str]) -> dict[str, torch.Tensor]:
         values = {state: self._read(state) for state in dict.fromkeys(names.values())}
+        if self._watch is not None:
+            self._watch.given(values)
         return {name: values[state] for name, state in names.items()}
 
     def _run(
         self, entry: str, flags: set[str], batch: Batch, local: bool, scalars: Mapping[str, float]
     ) -> dict[str, float]:
+        if self._watch is not None:
+            self._watch.check(entry)
         rows = self._description.local_rows(self._execution.ranks) if local else None
         description = self._description
         tensors = bind(batch, description.inputs, description.static, description.parameters, description.rows, rows)

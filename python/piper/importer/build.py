@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +16,7 @@ from .annotate import BLOCK_TAG
 from .backward_code import PARAMETER_ADVICE
 from .backward_mixing import backward_mixing, has_user_code
 from .capture import Joint
+from .carried import Observer
 from .dtypes import SUPPORTED, refuse_unsupported
 from .errors import ImporterError
 from .graphs import calls
@@ -22,6 +24,7 @@ from .half_precision import is_half, use_masters
 from .imported import Family, Imported, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe
 from .loss_form import LossForm
+from .python_state import PythonState
 from .pieces import Program, program_of, row_dependent_constants
 from .proportion import Proportion, start_from_mean
 from .step import LOSS, MODEL, Step, Survey
@@ -80,8 +83,9 @@ def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, d
     if any(count is not None and count < 1 for count in wanted_rows):
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
     _check_tensors(model)
-    children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
-    step = Step(children, loss_fn, example, inputs, loss_reduction, example_rows)
+    children = _children(model, loss_fn)
+    observer = Observer(model, loss_fn)
+    step = Step(children, loss_fn, example, inputs, loss_reduction, example_rows, observer)
     is_divided = example_rows is not None and wanted_rows != (example_rows,)
     with contextlib.nullcontext() if training else _evaluating(children.values()):
         known = step.survey(wanted_rows[0], form) if is_divided else Survey()
@@ -104,7 +108,37 @@ def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, d
     imported = _assemble(programs, states, step.inputs, static, step.form, training)
     imported.mixing = tuple(dict.fromkeys(mixing)) if training else ()
     imported.weights = weights
+    shapes = example.map(lambda path, value: None if path in inputs else value)
+    imported.python = observer.state(_Retrace(model, loss_fn, step.options(shapes), wanted_rows[0], training))
     return imported
+
+
+class _Retrace:
+    """Captures a step once more, as it was captured at first, without keeping its model alive."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable, options: tuple, rows: int | None, training: bool):
+        self._model, self._loss_fn = weakref.ref(model), loss_fn
+        self._options, self._rows, self._training = options, rows, training
+        self._modes = {name: part.training for name, part in model.named_modules()}
+
+    def __call__(self, expected: str) -> PythonState | None:
+        """What the step takes from Python now; None if it is not the step of that fingerprint."""
+        model = self._model()
+        if model is None:
+            return None
+        children = _children(model, self._loss_fn)
+        observer = Observer(model, self._loss_fn)
+        modes = {part: self._modes.get(name, part.training) for name, part in model.named_modules()}
+        with _in_modes(modes) if self._training else _evaluating(children.values()):
+            try:
+                Step.again(children, self._loss_fn, self._options, observer).capture_part(self._rows, self._training)
+            except Exception:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
+                return None
+        return observer.state(self) if observer.fingerprint == expected else None
+
+
+def _children(model: nn.Module, loss_fn: Callable) -> dict[str, nn.Module]:
+    return {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
 
 
 def _check_tensors(model: nn.Module) -> None:
@@ -158,15 +192,19 @@ def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows
         start_from_mean(joint, weight)
 
 
+def _evaluating(modules) -> contextlib.AbstractContextManager:
+    return _in_modes({part: False for module in modules for part in module.modules()})
+
+
 @contextlib.contextmanager
-def _evaluating(modules) -> Iterator[None]:
-    modes = {part: part.training for module in modules for part in module.modules()}
+def _in_modes(modes: Mapping[nn.Module, bool]) -> Iterator[None]:
+    before = {part: part.training for part in modes}
     try:
-        for part in modes:
-            part.training = False
+        for part, mode in modes.items():
+            part.training = mode
         yield
     finally:
-        for part, mode in modes.items():
+        for part, mode in before.items():
             part.training = mode
 
 

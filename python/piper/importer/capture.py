@@ -41,7 +41,12 @@ from torch._decomp import core_aten_decompositions, get_decompositions  # noqa: 
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
+from torch._subclasses.fake_tensor import (  # noqa: E402
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
@@ -300,7 +305,9 @@ def capture(
     return joint
 
 
-def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor]) -> None:
+def dry_run(
+    children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False
+) -> None:
     """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
     step = _Step(children, run)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
@@ -308,7 +315,7 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
     with (
         torch.random.fork_rng(devices=[]),
         # Whether a value has a gradient is something to find out.
-        torch.enable_grad(),
+        torch.set_grad_enabled(grad),
         _data_dependence_named(),
         _attributes_kept(children),
         backward_code.HooksIgnored(),
@@ -375,6 +382,11 @@ class ProductCounter(TorchDispatchMode):
             gradients = sum(operand.requires_grad for operand in args[first : first + 2])
             self._add(operations * (1 + gradients if torch.is_grad_enabled() else 1))
         return result
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for one with values."""
+    return isinstance(tensor, FakeTensor)
 
 
 @contextlib.contextmanager

@@ -17,6 +17,7 @@ from .loss_form import LossForm
 
 if TYPE_CHECKING:
     from .loss_weights import WeightGraph
+    from .python_state import PythonState
 
 #: A backward is one node, "B", or divided into what other chunks wait for, "I", and the rest, "W".
 FORWARD = "F"
@@ -192,6 +193,7 @@ class Imported:
         static: inputs that are no tensors, by path, with the value that was captured.
         mixing: lines of user code that mix rows of the batch, where it is divided (row_mixing.py).
         weights: the weights of the loss by the number of rows, where the host computes them (loss_weights.py).
+        python: what the trace has taken from Python (python_state.py).
     """
 
     training: bool
@@ -208,6 +210,7 @@ class Imported:
     static: dict[str, object] = field(default_factory=dict)
     mixing: tuple[str, ...] = ()
     weights: dict[int, WeightGraph] = field(default_factory=dict)
+    python: PythonState | None = None
 
     def member(self, node: Node, rows: int) -> Function:
         """The function that `node` calls for `rows` rows.

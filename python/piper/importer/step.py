@@ -13,6 +13,7 @@ from torch import nn
 
 from . import loss_rules
 from .capture import Joint, capture, dry_run
+from .carried import Observer
 from .errors import ImporterError
 from .imported import Input
 from .inputs import Batch, explain_call
@@ -45,6 +46,7 @@ class Step:
         inputs: Mapping[str, Input],
         reduction: str | None,
         total_rows: int | None,
+        observer: Observer,
     ):
         self.children = dict(children)
         self.inputs = dict(inputs)
@@ -53,6 +55,19 @@ class Step:
         self._example = example
         self._reduction = reduction
         self._total_rows = total_rows
+        self._observer = observer
+
+    def options(self, example: Batch) -> tuple:
+        """What `again` makes this step of, with an example batch that holds no tensors: without the model."""
+        return example, dict(self.inputs), self._reduction, self._total_rows, self.form
+
+    @staticmethod
+    def again(children: Mapping[str, nn.Module], loss_fn: Callable, options: tuple, observer: Observer) -> Step:
+        """A step with the `options` of another."""
+        example, inputs, reduction, total_rows, form = options
+        step = Step(children, loss_fn, example, inputs, reduction, total_rows, observer)
+        step.form = form
+        return step
 
     def survey(self, rows: int, form: LossForm | None) -> Survey:
         """Runs the step with `rows` rows and with twice as many.
@@ -112,7 +127,8 @@ class Step:
             self.inputs[SHARED_WEIGHTS] = Input(SHARED_WEIGHTS, (1 + len(form.weights),), torch.float32, False)
         joints, weights = {}, {}
         for count in wanted_rows:
-            joints[count] = self._capture(count, form, training)
+            self.form = form
+            joints[count] = self.capture_part(count, training)
             if form is not None and form.host_weights:
                 found = take_weights(joints[count], list(self.inputs), aliases)
                 if found is None:
@@ -130,14 +146,24 @@ class Step:
             "is not known before the whole batch has been computed: return a pair (sum, weight) with one weight, or compute that weight from the batch"
         )
 
-    def _capture(self, rows: int | None, form: LossForm | None, training: bool) -> Joint:
+    def capture_part(self, rows: int | None, training: bool) -> Joint:
+        """The joint graph of a part of the batch, with the weights that the host computes as further outputs."""
+        form = self.form
+
         def finish(value: LossValue, tensors: Mapping[str, torch.Tensor]):
             self.form = form or form_of(value, self._loss_fn)
             total, weight = graph_pair(value, self.form, rows, self._total_rows, tensors.get(SHARED_WEIGHTS))
             shared = weights_to_share(value) if self.form.host_weights else ()
             return total.to(torch.float32), weight.to(torch.float32), *shared
 
-        run, examples = self._run(rows, finish), self._examples(rows)
+        run, examples, observer = self._run(rows, finish), self._examples(rows), self._observer
+        with observer.places.kept():
+            joint = self._captured(observer.watch(run), examples, training)
+        observer.took(joint)
+        observer.refuse(self.children, run, examples, training)
+        return joint
+
+    def _captured(self, run: Callable, examples: Sequence[torch.Tensor], training: bool) -> Joint:
         try:
             return capture(self.children, self.children[MODEL], run, examples, training)
         except RuntimeError as error:
@@ -161,7 +187,8 @@ class Step:
             ):
                 return self._run(rows, finish, in_loss)(tensors)
 
-        dry_run(self.children, run, self._examples(rows))
+        with self._observer.places.kept():
+            dry_run(self.children, run, self._examples(rows))
 
     def _run(self, rows: int | None, finish: Callable, in_loss=contextlib.nullcontext) -> Callable:
         """A function of the inputs' tensors that gives what `finish` makes of the loss."""
