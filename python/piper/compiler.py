@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import emit, optimizers
+from . import emit, optimizers, probing
 from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
@@ -31,6 +31,7 @@ from .lowered import function_texts
 from .mesh import Mesh
 from .optimizers import Group
 from .phases import Phases
+from .probing import Divided
 from .program import Program
 from .progress import Progress
 from .rendezvous import check_world_size
@@ -49,6 +50,7 @@ def compile(
     loss_reduction: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     progress: bool = True,
+    check_rows: bool = True,
 ) -> Program:
     """Compiles one training step of `model` and an evaluation to a program that is ready to run.
 
@@ -58,8 +60,8 @@ def compile(
         model: a module on the CPU, which torch.compile may have wrapped. Tag its parts with `piper.annotate` or `piper.annotate_modules` where the strategy names them.
         loss_fn: `loss_fn(output, target)`; returns a sum of means and sums over the rows, each times a number, or (sum, weight). None: the model computes its own
             loss, as Hugging Face's do: its 0-dimensional output, `.loss` or `["loss"]`.
-        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count. Without loss_fn the
-            model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
+        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count,
+            and for `check_rows` the values of a few rows. Without loss_fn the model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
         strategy: directives over a mesh; none is one rank.
         optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; its options are read again at each step, so that schedulers work. Moments are the
             program's own: `program.load_optimizer_state_dict` sets them, the optimizer's load_state_dict sets options alone. None: no updates.
@@ -67,6 +69,9 @@ def compile(
         loss_reduction: "mean_rows" or "sum", where `loss_fn` returns a scalar that is not recognised.
         cache_dir: folder of compiled functions; by default $PIPER_CACHE_DIR or ~/.cache/piper.
         progress: show a progress bar where standard error is a terminal.
+        check_rows: where the batch is divided, try in plain PyTorch on a few rows and a copy of the model whether loss and model divide as the graph says: a
+            loss that does not is refused, and rows that meet in the model are warned of. Tens of milliseconds for a small model, at most about a second; a
+            verdict is kept with the compiled functions. False: only what the graph shows.
 
     Raises:
         UsageError: the strategy, the batch or the optimizer does not fit the model; StrategyError where the compiler's passes find it.
@@ -74,7 +79,17 @@ def compile(
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
     return compile_with(
-        import_model, model, loss_fn, batch, strategy, optimizer, batch_dims, loss_reduction, cache_dir, progress
+        import_model,
+        model,
+        loss_fn,
+        batch,
+        strategy,
+        optimizer,
+        batch_dims,
+        loss_reduction,
+        cache_dir,
+        progress,
+        check_rows,
     )
 
 
@@ -89,6 +104,7 @@ def compile_with(
     loss_reduction: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     progress: bool = False,
+    check_rows: bool = True,
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
@@ -118,6 +134,10 @@ def compile_with(
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)
+        if divisions > 1 and check_rows and rows is not None:
+            bar.step("checking rows")
+            divided = Divided(rows, strategy.num_replicas, strategy.num_microbatches)
+            probing.check_rows(model, loss_fn, batch, training, divided, loss_reduction, cache)
         if divisions > 1:
             warn_of_coupled_rows(model, training, strategy.num_replicas, strategy.num_microbatches)
         strategy.check(_indices(training))

@@ -194,6 +194,7 @@ class Imported:
         mixing: lines of user code that mix rows of the batch, where it is divided (row_mixing.py).
         weights: the weights of the loss by the number of rows, where the host computes them (loss_weights.py).
         python: what the trace has taken from Python (python_state.py).
+        coupled: where rows of the model were seen to meet in numbers (`piper.probing`).
     """
 
     training: bool
@@ -211,6 +212,7 @@ class Imported:
     mixing: tuple[str, ...] = ()
     weights: dict[int, WeightGraph] = field(default_factory=dict)
     python: PythonState | None = None
+    coupled: tuple[str, ...] = ()
 
     def member(self, node: Node, rows: int) -> Function:
         """The function that `node` calls for `rows` rows.
