@@ -5,6 +5,7 @@
 #include "runtime/BindingsKernel.h"
 #include "runtime/BindingsSimulate.h"
 #include "runtime/Executor.h"
+#include "runtime/Fingerprint.h"
 #include "runtime/StateAccess.h"
 #include "runtime/cpu/CpuDevice.h"
 #include "runtime/delay/DelayDevice.h"
@@ -187,6 +188,19 @@ public:
     });
   }
 
+  /// What the hosts of all processes give, by rank; see World::exchange.
+  nb::list exchange(nb::bytes mine) {
+    std::string given(mine.c_str(), mine.size());
+    std::vector<std::string> texts;
+    guarded([&](const Interrupt &interrupt) {
+      texts = executor->world().exchange(given, interrupt);
+    });
+    nb::list result;
+    for (const std::string &text : texts)
+      result.append(nb::bytes(text.data(), text.size()));
+    return result;
+  }
+
   /// The state as bytes of the whole tensor. All ranks must be between runs.
   void readState(const std::string &name, uintptr_t tensor) {
     uint32_t number = findState(executor->plan(), name);
@@ -334,6 +348,20 @@ NB_MODULE(_runtime, m) {
            [](const ParsedPlan &parsed) { return describePlan(*parsed.plan); })
       .def("dump",
            [](const ParsedPlan &parsed) { return plan::dump(*parsed.plan); });
+  m.def(
+      "fingerprint",
+      [](const std::vector<std::pair<uintptr_t, uint64_t>> &tensors,
+         uint64_t limit) {
+        nb::gil_scoped_release release;
+        uint64_t hash = 0;
+        for (const auto &[address, bytes] : tensors)
+          hash = fingerprint(reinterpret_cast<const char *>(address), bytes,
+                             limit, hash);
+        return hash;
+      },
+      nb::arg("tensors"), nb::arg("limit"),
+      "A hash of the bytes of tensors, (address, bytes) each, in this order; of "
+      "one with more than `limit` bytes, of so many that lie all over it.");
   nb::class_<DelayCosts>(m, "DelayCosts",
                          "How long kernels, links and memory take.")
       .def(
@@ -371,6 +399,7 @@ NB_MODULE(_runtime, m) {
            nb::arg("inputs"), nb::arg("scalars"), nb::arg("trace"))
       .def("duration", &Program::duration)
       .def("barrier", &Program::barrier)
+      .def("exchange", &Program::exchange, nb::arg("bytes"))
       .def("read_state", &Program::readState, nb::arg("name"),
            nb::arg("address"))
       .def("read_copy", &Program::readCopy, nb::arg("name"), nb::arg("rank"),

@@ -72,6 +72,11 @@ public:
   /// Waits until the hosts of all ranks are here, between runs.
   void barrier(const Interrupt &interrupted);
 
+  /// Gives `mine` to the hosts of all other processes, which give theirs; by
+  /// rank. A process that has all ranks gets its own alone. Between runs.
+  std::vector<std::string> exchange(const std::string &mine,
+                                    const Interrupt &interrupted);
+
   /// Posts a failure that concerns all ranks; the first one stays.
   void abort(uint32_t rank, FailureKind kind, const std::string &message);
   bool aborted(uint32_t localRank) const {
@@ -92,6 +97,12 @@ public:
 private:
   friend class Watcher;
 
+  /// Waits until the host of `rank` has counted `word` up to `target`.
+  /// `lookFor` posts a failure if it never will.
+  void awaitHost(uint32_t rank, SharedWord &word, uint32_t target,
+                 const Interrupt &interrupted,
+                 const std::function<void()> &lookFor);
+
   std::shared_ptr<const plan::Plan> program;
   uint64_t planSum;
   std::vector<uint32_t> ownRanks;
@@ -102,6 +113,7 @@ private:
   std::unique_ptr<Watcher> watcher;
   std::atomic<uint32_t> runNumber{0};
   uint32_t barrierNumber = 0;
+  uint32_t partNumber = 0;
   uint64_t spinTime = 0;
   bool closed = false;
   int owner = 0;
