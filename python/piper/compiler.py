@@ -17,7 +17,7 @@ from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
-from .errors import UsageError
+from .errors import RanksDifferError, UsageError
 from .importer import import_model
 from .importer.build import LOSS
 from .importer.imported import Imported, State
@@ -46,6 +46,7 @@ def compile(
     loss_reduction: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     progress: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """Compiles one training step of `model` and an evaluation to a program that is ready to run.
 
@@ -62,14 +63,26 @@ def compile(
         loss_reduction: "mean_rows" or "sum", where `loss_fn` returns a scalar that is not recognised.
         cache_dir: folder of compiled functions; by default $PIPER_CACHE_DIR or ~/.cache/piper.
         progress: show a progress bar where standard error is a terminal.
+        sync_parameters: under torchrun, begin on all ranks with rank 0's parameters and buffers; else they are to be equal on all ranks. The model stays as it is.
 
     Raises:
-        UsageError: the strategy, the batch or the optimizer does not fit the model; StrategyError where the compiler's passes find it.
+        UsageError: the strategy, the batch or the optimizer does not fit the model, or the ranks of a job are not alike; StrategyError where the compiler's passes
+            find it.
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
     return compile_with(
-        import_model, model, loss_fn, batch, strategy, optimizer, batch_dims, loss_reduction, cache_dir, progress
+        import_model,
+        model,
+        loss_fn,
+        batch,
+        strategy,
+        optimizer,
+        batch_dims,
+        loss_reduction,
+        cache_dir,
+        progress,
+        sync_parameters,
     )
 
 
@@ -84,6 +97,7 @@ def compile_with(
     loss_reduction: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     progress: bool = False,
+    sync_parameters: bool = False,
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
@@ -138,7 +152,12 @@ def compile_with(
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
     program = Program(description, plan, kernels, phases.text)
-    program.write_states({name: state.value for name, state in states.items()})
+    values = {name: state.value for name, state in states.items()}
+    try:
+        program.begin(values, {name: state.kind for name, state in states.items()}, sync_parameters)
+    except RanksDifferError:
+        program.close()
+        raise
     return program
 
 

@@ -61,6 +61,10 @@ class Description:
     updates: bool
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
 
+    def peers(self) -> list[int]:
+        """For each rank the first that has the same rows of the batch."""
+        return [self.replicas.index(part) for part in self.replicas]
+
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
         """(first, last + 1) of the rows that the ranks of this process read, which must be contiguous."""
         if self.rows is None:

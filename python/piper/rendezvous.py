@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import queue
 import socket
@@ -11,9 +12,10 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from .errors import RankLostError, UsageError
+from .agreement import Fact, decode, difference, encode
+from .errors import RankLostError, RanksDifferError, UsageError
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -52,9 +54,16 @@ def process_from_environment(environment: Mapping[str, str] = os.environ) -> Pro
     return Process(values["RANK"], values["WORLD_SIZE"])
 
 
-def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[str]], None], timeout: float) -> None:
+def meet(
+    process: Process,
+    handles: Sequence[str],
+    connect: Callable[[Sequence[str]], None],
+    timeout: float,
+    facts: Sequence[Fact] = (),
+) -> None:
     """Exchanges the handles of all processes' ranks, calls `connect` with all of them, and returns when every process has.
 
+    facts: what all processes are to have in common. Raises RanksDifferError, in all of them, where they have not.
     Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds, UsageError if another process has this one's rank, or if this is
     the process that the others are to meet at and it cannot listen there.
     """
@@ -65,13 +74,18 @@ def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[s
     _meetings += 1
     deadline = time.monotonic() + timeout
     known: list[str] = []
+    own = encode(facts)
 
     def exchange() -> None:
         store = _open_store(process, address, prefix, deadline)
+        store.set(f"{prefix}/facts/{process.rank}", own)
+        store.set(f"{prefix}/digest/{process.rank}", hashlib.sha256(own.encode()).hexdigest())
         _claim(store, process, prefix, "\n".join(handles))
         for rank in range(process.world_size):
             _await_key(store, f"{prefix}/handle/{rank}", known, deadline, f"rank {rank} did not come")
             known.extend(store.get(f"{prefix}/handle/{rank}").decode().split("\n"))
+        if len({store.get(f"{prefix}/digest/{rank}") for rank in range(process.world_size)}) > 1:
+            _raise_difference(store, process, prefix, known, deadline)
 
     def await_others() -> None:
         _store.set(f"{prefix}/ready/{process.rank}", "")
@@ -117,6 +131,16 @@ def _claim(store: Store, process: Process, prefix: str, handles: str) -> None:
     if _lives(found):
         raise _taken(process, found)
     store.set(key, handles)
+
+
+def _raise_difference(store: Store, process: Process, prefix: str, known: Sequence[str], deadline: float) -> NoReturn:
+    ranks = [decode(store.get(f"{prefix}/facts/{rank}").decode()) for rank in range(process.world_size)]
+    store.set(f"{prefix}/read/{process.rank}", "")
+    if process.rank == 0:
+        # Who serves the store stays until all have read.
+        for rank in range(process.world_size):
+            _await_key(store, f"{prefix}/read/{rank}", known, deadline, f"rank {rank} did not read what differs")
+    raise RanksDifferError(f"the ranks come with different programs: {difference(ranks)}")
 
 
 def _lives(handle: str) -> bool:
