@@ -191,15 +191,22 @@ public:
   /// What the hosts of all processes give, by rank; see World::exchange.
   nb::list exchange(nb::bytes mine) {
     std::string given(mine.c_str(), mine.size());
-    std::vector<std::string> texts;
-    guarded([&](const Interrupt &interrupt) {
-      texts = executor->world().exchange(given, interrupt);
+    return told([&](const Interrupt &interrupt) {
+      return executor->world().exchange(given, interrupt);
     });
-    nb::list result;
-    for (const std::string &text : texts)
-      result.append(nb::bytes(text.data(), text.size()));
-    return result;
   }
+
+  /// See World::offer, collect and stopDiffering.
+  bool offer(nb::bytes mine) {
+    return executor->world().offer(std::string(mine.c_str(), mine.size()));
+  }
+  nb::list collect() {
+    return told([&](const Interrupt &interrupt) {
+      return executor->world().collect(interrupt);
+    });
+  }
+  void stopDiffering() { executor->world().stopDiffering(); }
+  bool differs() { return executor->world().differs(); }
 
   /// The state as bytes of the whole tensor. All ranks must be between runs.
   void readState(const std::string &name, uintptr_t tensor) {
@@ -273,7 +280,10 @@ public:
   }
 
   /// Whether a rank of the job has failed: nothing runs any more.
-  bool hasFailed() { return executor->world().failure() != nullptr; }
+  bool hasFailed() {
+    return executor->world().failure() != nullptr ||
+           executor->world().differs();
+  }
 
   void close() {
     nb::gil_scoped_release release;
@@ -304,6 +314,16 @@ private:
         throw nb::python_error();
       throw;
     }
+  }
+
+  /// What `work` hears from the others, by rank.
+  template <typename Fn> nb::list told(Fn work) {
+    std::vector<std::string> texts;
+    guarded([&](const Interrupt &interrupt) { texts = work(interrupt); });
+    nb::list result;
+    for (const std::string &text : texts)
+      result.append(nb::bytes(text.data(), text.size()));
+    return result;
   }
 
   std::mutex busy;
@@ -360,7 +380,8 @@ NB_MODULE(_runtime, m) {
         return hash;
       },
       nb::arg("tensors"), nb::arg("limit"),
-      "A hash of the bytes of tensors, (address, bytes) each, in this order; of "
+      "A hash of the bytes of tensors, (address, bytes) each, in this order; "
+      "of "
       "one with more than `limit` bytes, of so many that lie all over it.");
   nb::class_<DelayCosts>(m, "DelayCosts",
                          "How long kernels, links and memory take.")
@@ -400,6 +421,10 @@ NB_MODULE(_runtime, m) {
       .def("duration", &Program::duration)
       .def("barrier", &Program::barrier)
       .def("exchange", &Program::exchange, nb::arg("bytes"))
+      .def("offer", &Program::offer, nb::arg("bytes"))
+      .def("collect", &Program::collect)
+      .def("stop_differing", &Program::stopDiffering)
+      .def("differs", &Program::differs)
       .def("read_state", &Program::readState, nb::arg("name"),
            nb::arg("address"))
       .def("read_copy", &Program::readCopy, nb::arg("name"), nb::arg("rank"),

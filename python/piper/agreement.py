@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What the ranks of a job have to have in common, compared before they compute together.
 
-A call compares 16 bytes. Only where these differ do the ranks tell each other what they were about to do, so that all of them raise the same error; nothing has
-run then, and they may go on.
+A call compares 16 bytes. Only where these differ do the ranks tell each other what they were about to do, so that all of them raise the same error. Where a run takes
+long the ranks compare before it begins, and may go on after the error. To wait for each other would make short runs longer: there they compare while they
+run, and a program whose ranks differ runs no more.
 """
 
 from __future__ import annotations
@@ -10,17 +11,21 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .errors import RanksDifferError, UsageError
+from .errors import PiperError, RanksDifferError, UsageError
 
 if TYPE_CHECKING:
     from .execution import Execution
 
 _TOKEN_BYTES = 8
+# An exchange takes some microseconds, or where cores are few as long as it takes until another process gets one.
+_LONG_SECONDS = 0.02
 _REFUSAL = b"\xff" * (2 * _TOKEN_BYTES)
 #: What is said of values that are too long to show.
 OTHER_VALUES = "has other values"
@@ -58,11 +63,10 @@ def decode(text: str) -> list[Fact]:
 
 def difference(ranks: Sequence[Sequence[Fact]]) -> str | None:
     """Says which is the first fact that is not the same on all ranks, and what to do; None if all are."""
-    names = dict.fromkeys((fact.what, fact.among) for facts in ranks for fact in facts)
     tables = [{(fact.what, fact.among): fact for fact in facts} for facts in ranks]
     found: list[str] = []
     first: Fact | None = None
-    for key in names:
+    for key in _merged(tables):
         given = {rank: table.get(key) for rank, table in enumerate(tables) if not key[1] or key in table}
         if len({fact and fact.value for fact in given.values()}) == 1:
             continue
@@ -76,6 +80,20 @@ def difference(ranks: Sequence[Sequence[Fact]]) -> str | None:
     if first.differs == OTHER_VALUES and len(found) > 1:
         text += f", and {len(found) - 1} more like it"
     return f"{text}: {first.advice}" if first.advice else text
+
+
+def _merged(tables: Iterable[Iterable[tuple[str, str]]]) -> list[tuple[str, str]]:
+    """All keys: one that not all ranks have stands behind the key that it follows on its own."""
+    merged: list[tuple[str, str]] = []
+    for table in tables:
+        place = 0
+        for key in table:
+            if key in merged:
+                place = merged.index(key) + 1
+            else:
+                merged.insert(place, key)
+                place += 1
+    return merged
 
 
 def _sentence(fact: Fact, given: dict[int, Fact | None]) -> str:
@@ -115,6 +133,8 @@ class Agreement:
         self._execution = execution
         self._peers = list(peers)
         self._call = _Call()
+        # What the last run took.
+        self._seconds = math.inf
 
     def run(self, name: str, work: Callable[[], Any]) -> Any:
         """Calls `work`, the body of the collective method `name`. What it calls in turn is part of it."""
@@ -135,14 +155,42 @@ class Agreement:
 
         common: what is to be equal on all, numbers and strings. own: a hash that is to be equal among ranks that have the same rows. facts: what both are made of.
         """
+        token = self._token(common, own)
+        if token is not None and not self._alike(token, self._execution.exchange(token)):
+            raise self._error(facts)
+
+    def agree_while(self, work: Callable[[], Any], common: object, own: int, facts: Callable[[], list[Fact]]) -> Any:
+        """Calls `work`, a run of which the last took so long that waiting for the others first adds little; else they agree meanwhile."""
+        if self._seconds >= _LONG_SECONDS:
+            self.agree(common, own, facts)
+        token = self._token(common, own)
+        begin = time.perf_counter()
+        result = work() if token is None else self._watched(work, token, facts)
+        self._seconds = time.perf_counter() - begin
+        return result
+
+    def _watched(self, work: Callable[[], Any], token: bytes, facts: Callable[[], list[Fact]]) -> Any:
+        execution = self._execution
+        if not execution.offer(token):
+            raise self._error(facts)
+        try:
+            result = work()
+        except PiperError:
+            if not execution.ranks_differ:
+                raise
+            raise self._error(facts) from None
+        if not self._alike(token, execution.collect()):
+            execution.stop_differing()
+            raise self._error(facts)
+        return result
+
+    def _token(self, common: object, own: int) -> bytes | None:
+        """What this rank's call is like; None if there is nothing to compare."""
         call = self._call
         if not self.active or call.name is None or call.agreed:
-            return
+            return None
         call.agreed = True
-        token = _digest(repr((call.name, common)).encode()) + own.to_bytes(_TOKEN_BYTES, "little")
-        heard = self._execution.exchange(token)
-        if any(other != token for other in heard) and not self._alike(heard):
-            raise RanksDifferError(self._difference(call.name, facts()))
+        return _digest(repr((call.name, common)).encode()) + own.to_bytes(_TOKEN_BYTES, "little")
 
     def refuse(self, error: UsageError) -> None:
         """Tells the others, which wait for this rank, that it does not make the call; nothing if they agreed before."""
@@ -155,10 +203,18 @@ class Agreement:
         if any(other != _REFUSAL for other in self._execution.exchange(_REFUSAL)):
             self._difference(call.name, [], str(error))
 
-    def _alike(self, heard: Sequence[bytes]) -> bool:
+    def _alike(self, token: bytes, heard: Sequence[bytes]) -> bool:
+        if all(other == token for other in heard):
+            return True
         common = {token[:_TOKEN_BYTES] for token in heard}
         own = [token[_TOKEN_BYTES:] for token in heard]
         return len(common) == 1 and all(own[rank] == own[peer] for rank, peer in enumerate(self._peers))
+
+    def _error(self, facts: Callable[[], list[Fact]]) -> RanksDifferError:
+        text = self._difference(self._call.name, facts())
+        if self._execution.ranks_differ:
+            text += "; the program runs no more: load or compile it again"
+        return RanksDifferError(text)
 
     def _difference(self, name: str, facts: list[Fact], refusal: str = "") -> str:
         said = json.dumps([name, refusal, encode(facts)]).encode()

@@ -31,7 +31,7 @@ from .optimizers import Group
 from .phases import Phases
 from .program import Program
 from .progress import Progress
-from .rendezvous import check_world_size
+from .rendezvous import check_world_size, on_the_way
 from .rows import part_rows
 
 
@@ -71,19 +71,20 @@ def compile(
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
-    return compile_with(
-        import_model,
-        model,
-        loss_fn,
-        batch,
-        strategy,
-        optimizer,
-        batch_dims,
-        loss_reduction,
-        cache_dir,
-        progress,
-        sync_parameters,
-    )
+    with on_the_way():
+        return compile_with(
+            import_model,
+            model,
+            loss_fn,
+            batch,
+            strategy,
+            optimizer,
+            batch_dims,
+            loss_reduction,
+            cache_dir,
+            progress,
+            sync_parameters,
+        )
 
 
 def compile_with(

@@ -10,7 +10,7 @@ import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -187,11 +187,34 @@ class Execution:
         self._check_usable()
         if not self._is_shared:
             return [given]
+        return self._told(lambda: self._program.exchange(given))
+
+    def offer(self, given: bytes) -> bool:
+        """Begins an exchange of at most 4096 bytes, which `collect` ends; what runs between is stopped where ranks differ in the first 8 bytes.
+
+        False if one that is here already differs.
+        """
+        return self._told(lambda: self._program.offer(given))
+
+    def collect(self) -> list[bytes]:
+        """What each process offered, by rank. Once for each offer."""
+        return self._told(self._program.collect)
+
+    def stop_differing(self) -> None:
+        """Ends all runs, here and elsewhere, and lets none begin; the processes may still exchange what they have to say."""
+        self._program.stop_differing()
+
+    @property
+    def ranks_differ(self) -> bool:
+        """Whether a run was begun by ranks that are not alike."""
+        return not self._closed and self._program.differs()
+
+    def _told(self, ask: Callable[[], Any]) -> Any:
         with self._turn:
             self._check_usable()
             stopped = self._program.has_failed()
             try:
-                return self._program.exchange(given)
+                return ask()
             except RuntimeError as error:
                 raise self._explained(str(error), stopped) from None
 

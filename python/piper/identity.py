@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,6 +17,8 @@ from .errors import short
 
 #: Of a tensor of a batch so many bytes are looked at, spread over all of it: a shuffle or another shard shows, one changed row may not.
 SAMPLE_BYTES = 1 << 16
+# Longer lines say little.
+_SHOWN = 100
 _EVERYTHING = (1 << 64) - 1
 
 _SAME_PROGRAM = "every rank compiles the same model, loss, shapes, strategy and optimizer"
@@ -31,8 +34,8 @@ def fingerprint(tensors: Iterable[torch.Tensor], limit: int = _EVERYTHING) -> in
     return _runtime.fingerprint(places, limit)
 
 
-def program_facts(description: Description, plan: bytes, kernels: Iterable[str]) -> list[Fact]:
-    """A compiled program, so that the first thing that differs says most."""
+def program_facts(description: Description, kernels: Iterable[str], imported: str) -> list[Fact]:
+    """A compiled program, in such an order that the first thing that differs says most. imported: its text at the end of that phase."""
     inputs = {
         item.name: f"{_type(item)}{'' if item.split else ', not divided'}" for item in description.inputs.values()
     }
@@ -55,8 +58,18 @@ def program_facts(description: Description, plan: bytes, kernels: Iterable[str])
     ]
     return [
         *(Fact(what, value, advice=_SAME_PROGRAM) for what, value in facts),
+        *_strategy_facts(imported),
         Fact("the code of the model or its loss", code, "is another", _SAME_PROGRAM),
-        Fact("the strategy", hashlib.sha256(plan).hexdigest(), "is another", _SAME_PROGRAM),
+    ]
+
+
+def _strategy_facts(imported: str) -> list[Fact]:
+    """The directives, without the lines of the user's script that gave them."""
+    _, _, rest = imported.partition("piper.strategy @")
+    lines = [re.sub(r" loc\(.*\)$", "", line.strip()) for line in rest.partition("\n  }")[0].splitlines()[1:]]
+    return [
+        Fact(f"directive {number} of the strategy", line, "" if len(line) < _SHOWN else "is another", _SAME_PROGRAM)
+        for number, line in enumerate(lines)
     ]
 
 

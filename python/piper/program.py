@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
@@ -22,6 +22,7 @@ from .importer.inputs import Batch
 from .plan_simulation import Simulation
 from .profile import MachineProfile
 from .rehearsal import DelayDevice, Rehearsal
+from .rendezvous import on_the_way
 from .summary import describe
 
 _SAME_START = (
@@ -56,7 +57,7 @@ class Program:
         self._execution = Execution(
             plan,
             {name: item.code for name, item in self._kernels.items()},
-            facts=program_facts(description, plan, kernels),
+            facts=program_facts(description, kernels, texts.get("imported", "")),
         )
         self._agreement = Agreement(self._execution, description.peers())
         # States that no part of the program reads or writes stay with the host.
@@ -320,28 +321,32 @@ class Program:
         rows = self._description.local_rows(self._execution.ranks) if local else None
         description = self._description
         tensors = bind(batch, description.inputs, description.static, description.parameters, description.rows, rows)
-        if self._agreement.active:
-            self._agree_on_call(flags, local, rows, scalars, tensors)
         first = rows[0] if rows is not None else 0
         # What no rank reads, a target that the loss leaves out say, is no input of the plan.
         read = {name: tensors[name] for name in self._execution.inputs if name in tensors}
-        return self._execution.run(entry, flags, read, scalars, first_row=first)
 
-    def _agree_on_call(
+        def run() -> dict[str, float]:
+            return self._execution.run(entry, flags, read, scalars, first_row=first)
+
+        return self._alike(run, flags, local, rows, scalars, tensors) if self._agreement.active else run()
+
+    def _alike(
         self,
+        run: Callable[[], dict[str, float]],
         flags: set[str],
         local: bool,
         rows: tuple[int, int] | None,
         scalars: Mapping[str, float],
         tensors: Mapping[str, torch.Tensor],
-    ) -> None:
-        """All ranks are about to run the same on the same batch; of `local` rows those that have the same."""
+    ) -> dict[str, float]:
+        """A run that is the same on all ranks, on the same batch, of `local` rows among ranks that have the same."""
         inputs = self._description.inputs
         everywhere = [tensor for name, tensor in tensors.items() if not (local and inputs[name].split)]
         here = [tensor for name, tensor in tensors.items() if local and inputs[name].split]
         common = (sorted(flags), local, scalars, fingerprint(everywhere, SAMPLE_BYTES))
         arguments = {"update": "update" in flags, "local": local, "accumulating": "fresh" not in flags}
-        self._agreement.agree(
+        return self._agreement.agree_while(
+            run,
             common,
             fingerprint(here, SAMPLE_BYTES),
             lambda: call_facts(self._description, arguments, self._steps, tensors, rows),
@@ -407,8 +412,9 @@ def load(path: str | os.PathLike) -> Program:
 
     Raises ProgramError if a file is missing or damaged, or if the program needs instructions that this machine lacks.
     """
-    parts = saved.read(path)
-    program = Program(parts.description, parts.plan, parts.kernels, parts.texts, parts.steps)
+    with on_the_way():
+        parts = saved.read(path)
+        program = Program(parts.description, parts.plan, parts.kernels, parts.texts, parts.steps)
     try:
         program._agree_on_folder(parts.digest)
         program._restore(parts.states)

@@ -3,19 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, NoReturn
 
 from .agreement import Fact, decode, difference, encode
-from .errors import RankLostError, RanksDifferError, UsageError
+from .errors import PiperError, RankLostError, RanksDifferError, UsageError
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -69,8 +70,7 @@ def meet(
     """
     global _meetings
     address = _address()
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefix = f"piper/{attempt}/{_meetings}"
+    prefix = _prefix()
     _meetings += 1
     deadline = time.monotonic() + timeout
     known: list[str] = []
@@ -95,6 +95,39 @@ def meet(
     _ask_store(exchange, address, deadline)
     connect(known)
     _ask_store(await_others, address, deadline)
+
+
+@contextlib.contextmanager
+def on_the_way() -> Iterator[None]:
+    """What leads to the next meeting. Where it fails the other processes, which wait there, hear of it, if the store is there by then."""
+    number = _meetings
+    try:
+        yield
+    except Exception as error:
+        if number == _meetings and not getattr(error, "raised_on_all_ranks", False):
+            _give_up(error)
+        raise
+
+
+def _give_up(error: Exception) -> None:
+    global _meetings
+    try:
+        process = process_from_environment()
+        if process is None or process.world_size == 1 or (_store is None and not _is_served()):
+            return
+        store = _open_store(process, _address(), "", time.monotonic() + _ANSWER_SECONDS)
+        message = f"rank {process.rank} does not come: {type(error).__name__}: {error}"
+        store.set(f"{_prefix()}/gone/{process.rank}", message)
+    except (RuntimeError, PiperError):
+        # The others find out later.
+        return
+    # They have met without this one.
+    _meetings += 1
+    error.raised_on_all_ranks = True
+
+
+def _prefix() -> str:
+    return f"piper/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_meetings}"
 
 
 def _address() -> tuple[str, int]:
@@ -253,7 +286,11 @@ def _next_of(ended: queue.SimpleQueue, *patience: float) -> BaseException | None
 
 
 def _await_key(store: Store, key: str, known: Sequence[str], deadline: float, failure: str) -> None:
+    # Only who does not come says so.
+    gone = key.replace("/handle/", "/gone/")
     while not store.check([key]):
+        if gone != key and store.check([gone]):
+            raise RanksDifferError(store.get(gone).decode())
         for handle in known:
             rank, pid = handle.split()[:2]
             if not _lives(handle):

@@ -67,6 +67,9 @@ struct RankHeader {
   /// n + 1 has read part n of all others, so nobody reads what is overwritten.
   SharedWord parts;
   ExchangePart slots[2];
+  /// Set once hosts have offered different things and one of them runs: every
+  /// wait of a stream ends, while hosts may still tell each other why.
+  std::atomic<uint32_t> differs{0};
   AbortRecord abort;
 };
 

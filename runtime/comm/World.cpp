@@ -151,6 +151,8 @@ void World::finishRun(uint32_t rank) {
 }
 
 bool World::isRunning() const {
+  if (differs())
+    return false;
   for (uint32_t rank : ownRanks)
     if (!reached(segment(rank).header().runsFinished, currentRun()))
       return true;
@@ -178,7 +180,7 @@ void World::awaitHost(uint32_t rank, SharedWord &word, uint32_t target,
   Patience patience(*this);
   while (!reached(word, target)) {
     lookFor();
-    throwIfAborted();
+    throwIfLost();
     if (interrupted && interrupted()) {
       abort(ownRanks[0], FailureKind::Interrupted, "interrupted");
       throw Interrupted("interrupted");
@@ -218,6 +220,11 @@ void World::barrier(const Interrupt &interrupted) {
 }
 
 void World::abort(uint32_t rank, FailureKind kind, const std::string &message) {
+  // What fails where ranks run different things does so for that reason.
+  if (kind == FailureKind::Failed && isRunning() && offersDiffer()) {
+    stopDiffering();
+    return;
+  }
   for (const std::unique_ptr<Segment> &segment : segments) {
     if (!segment)
       continue;
@@ -251,6 +258,12 @@ bool World::endsProcess(const AbortRecord &record) const {
 }
 
 void World::throwIfAborted() {
+  throwIfLost();
+  if (differs())
+    throw Error("the ranks were not alike");
+}
+
+void World::throwIfLost() {
   const AbortRecord *record = failure();
   if (!record)
     return;
