@@ -17,7 +17,7 @@ from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
-from .errors import UsageError
+from .errors import RanksDifferError, UsageError
 from .importer import import_model
 from .importer.build import LOSS
 from .importer.imported import Imported, State
@@ -34,7 +34,7 @@ from .phases import Phases
 from .probing import Divided
 from .program import Program
 from .progress import Progress
-from .rendezvous import check_world_size
+from .rendezvous import check_world_size, on_the_way
 from .rows import part_rows
 from .watch import Watch
 
@@ -51,6 +51,7 @@ def compile(
     cache_dir: str | os.PathLike | None = None,
     progress: bool = True,
     check_rows: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """Compiles one training step of `model` and an evaluation to a program that is ready to run.
 
@@ -61,7 +62,8 @@ def compile(
         loss_fn: `loss_fn(output, target)`; returns a sum of means and sums over the rows, each times a number, or (sum, weight). None: the model computes its own
             loss, as Hugging Face's do: its 0-dimensional output, `.loss` or `["loss"]`.
         batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count,
-            and for `check_rows` the values of a few rows. Without loss_fn the model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
+            and for `check_rows` the values of a few rows. Without loss_fn the model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or
+            `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
         strategy: directives over a mesh; none is one rank.
         optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; its options are read again at each step, so that schedulers work. Moments are the
             program's own: `program.load_optimizer_state_dict` sets them, the optimizer's load_state_dict sets options alone. None: no updates.
@@ -72,25 +74,29 @@ def compile(
         check_rows: where the batch is divided, try in plain PyTorch on a few rows and a copy of the model whether loss and model divide as the graph says: a
             loss that does not is refused, and rows that meet in the model are warned of. Tens of milliseconds for a small model, at most about a second; a
             verdict is kept with the compiled functions. False: only what the graph shows.
+        sync_parameters: under torchrun, begin on all ranks with rank 0's parameters and buffers; else they are to be equal on all ranks. The model stays as it is.
 
     Raises:
-        UsageError: the strategy, the batch or the optimizer does not fit the model; StrategyError where the compiler's passes find it.
+        UsageError: the strategy, the batch or the optimizer does not fit the model, or the ranks of a job are not alike; StrategyError where the compiler's passes
+            find it.
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
-    return compile_with(
-        import_model,
-        model,
-        loss_fn,
-        batch,
-        strategy,
-        optimizer,
-        batch_dims,
-        loss_reduction,
-        cache_dir,
-        progress,
-        check_rows,
-    )
+    with on_the_way():
+        return compile_with(
+            import_model,
+            model,
+            loss_fn,
+            batch,
+            strategy,
+            optimizer,
+            batch_dims,
+            loss_reduction,
+            cache_dir,
+            progress,
+            check_rows,
+            sync_parameters,
+        )
 
 
 def compile_with(
@@ -105,6 +111,7 @@ def compile_with(
     cache_dir: str | os.PathLike | None = None,
     progress: bool = False,
     check_rows: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
@@ -179,7 +186,12 @@ def compile_with(
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
     watch = Watch(model, {"step": training, "evaluate": evaluation})
     program = Program(description, plan, kernels, phases.text, watch=watch)
-    program.write_states({name: state.value for name, state in states.items()})
+    values = {name: state.value for name, state in states.items()}
+    try:
+        program.begin(values, {name: state.kind for name, state in states.items()}, sync_parameters)
+    except RanksDifferError:
+        program.close()
+        raise
     return program
 
 

@@ -68,6 +68,10 @@ class Description:
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
     loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
 
+    def peers(self) -> list[int]:
+        """For each rank the first that has the same rows of the batch."""
+        return [self.replicas.index(part) for part in self.replicas]
+
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
         """(first, last + 1) of the rows that the ranks of this process read, which must be contiguous."""
         if self.rows is None:
