@@ -49,9 +49,7 @@ def _parts(modules: Sequence[nn.Module]) -> Sequence[nn.Module]:
 
 def _contents(attributes: dict[str, Any]) -> tuple[dict[str, Any], list[tuple[Any, Any]]]:
     """The attributes, and those that can change inside, each with what it holds."""
-    return dict(attributes), [
-        (value, value.copy()) for value in attributes.values() if isinstance(value, _CONTAINERS)
-    ]
+    return dict(attributes), [(value, value.copy()) for value in attributes.values() if isinstance(value, _CONTAINERS)]
 
 
 def _refill(container: Any, items: Any) -> None:

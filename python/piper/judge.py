@@ -62,7 +62,9 @@ def judge(truths: Truths, trace: Trace, truth: Truth) -> Findings:
 
 def _before(truths: Truths, trace: Trace, step: int, taken: int) -> State:
     state = trace.states[step]
-    return State(truths.start if step == 0 else state.values, state.moments, taken)
+    # A parameter that the program does not give is told as one that differs.
+    values = truths.start if step == 0 else {**truths.start, **state.values}
+    return State(values, state.moments, taken)
 
 
 def _without_rounding(truth: Truth, step: int) -> Doubt:
@@ -155,7 +157,9 @@ class _Rows:
         first = self._trace.states[0]
         for name, value in self._truths.start.items():
             if name in first.values:
-                self._take("parameters", name, _worst(first.values[name], value, torch.zeros_like(value, dtype=torch.float64)))
+                self._take(
+                    "parameters", name, _worst(first.values[name], value, torch.zeros_like(value, dtype=torch.float64))
+                )
         for name, slots in first.moments.items():
             for slot, value in slots.items():
                 self._take("moments", name, _worst(value, torch.zeros_like(value), torch.zeros_like(value), slot))

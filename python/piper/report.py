@@ -158,7 +158,9 @@ class Report:
             )
         for buffer in self.findings.buffers:
             if not buffer.ok:
-                lines.append(f"buffer {buffer.name}: off by {buffer.error:.2e}, allowed {buffer.allowed:.1e}  <-- differs")
+                lines.append(
+                    f"buffer {buffer.name}: off by {buffer.error:.2e}, allowed {buffer.allowed:.1e}  <-- differs"
+                )
         for index, loss in enumerate(self.findings.losses):
             mark = "" if loss.ok else "  <-- differs"
             lines.append(f"loss of batch {index}: {loss.program:.7f}, PyTorch {loss.pytorch:.7f}{mark}")

@@ -49,7 +49,8 @@ class Names:
 
 def record(program: Program, batches: Sequence[Any], names: Names) -> Trace:
     """Takes one step per batch. Under torchrun all ranks call it."""
-    gradients = _renamed(program.gradients(batches[0]), names.parameters)
+    found = program.gradients(batches[0])
+    gradients = {**_unknown(found, names), **_renamed(found, names.parameters)}
     states, buffers, losses = [_read(program, names)[0]], [], []
     for batch in batches:
         losses.append(program.step(batch).item())
@@ -63,22 +64,24 @@ def _read(program: Program, names: Names) -> tuple[State, Values]:
     held = {**program.state_dict(), **{f"{LOSS}.{name}": value for name, value in program.loss_state_dict().items()}}
     optimizer = program.optimizer_state_dict()
     steps = max(optimizer["steps"].values(), default=0)
-    state = State(_renamed(held, names.parameters), _renamed(optimizer["state"], names.parameters), steps)
-    return state, _renamed(held, names.buffers)
+    values, buffers = (_renamed(held, known) for known in (names.parameters, names.buffers))
+    return State(values, _renamed(optimizer["state"], names.parameters), steps), buffers
 
 
 def _renamed(values: Mapping[str, Any], names: Mapping[str, Sequence[str]]) -> dict[str, Any]:
-    """By PyTorch's names; what has none keeps its own."""
-    result = {}
-    for name, candidates in names.items():
-        found = next((candidate for candidate in candidates if candidate in values), None)
-        if found is not None:
-            result[name] = values[found]
-    aliases = {candidate for candidates in names.values() for candidate in candidates}
-    return {**result, **{name: value for name, value in values.items() if name not in aliases and name not in result}}
+    """By PyTorch's names, those that there are."""
+    found = {name: next((known for known in candidates if known in values), None) for name, candidates in names.items()}
+    return {name: values[known] for name, known in found.items() if known is not None}
+
+
+def _unknown(values: Mapping[str, Any], names: Names) -> dict[str, Any]:
+    known = {candidate for candidates in names.parameters.values() for candidate in candidates}
+    return {name: value for name, value in values.items() if name not in known}
 
 
 def _all_names(module: nn.Module) -> Iterable[tuple[str, torch.Tensor]]:
     yield from module.named_parameters(remove_duplicate=False)
     yield from module.named_buffers(remove_duplicate=False)
-    yield from ((name, value) for name, value in module.state_dict(keep_vars=True).items() if isinstance(value, torch.Tensor))
+    yield from (
+        (name, value) for name, value in module.state_dict(keep_vars=True).items() if isinstance(value, torch.Tensor)
+    )

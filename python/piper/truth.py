@@ -163,7 +163,7 @@ class Truth:
         truths = self._truths
         if arithmetic is None and truths.own_types:
             arithmetic = contextlib.nullcontext()
-        values = truths.start if step == 0 else self._trace.states[step].values
+        values = truths.start if step == 0 else {**truths.start, **self._trace.states[step].values}
         buffers = [truths.buffers] * self.replicas if step == 0 else self.outcome(step - 1).buffers
         return truths.reference.run(truths.batches[step], values, buffers, self._parts, arithmetic)
 
