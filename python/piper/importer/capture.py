@@ -49,7 +49,7 @@ from torch._subclasses.fake_tensor import (  # noqa: E402
 )
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402, F401
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
 from torch.utils.flop_counter import flop_registry  # noqa: E402
 
