@@ -144,7 +144,7 @@ def compile_with(
         if divisions > 1 and check_rows and rows is not None:
             bar.step("checking rows")
             divided = Divided(rows, strategy.num_replicas, strategy.num_microbatches)
-            probing.check_rows(model, loss_fn, batch, training, divided, loss_reduction, cache)
+            probing.check_rows(model, loss_fn, batch, training, divided, loss_reduction, cache, own_loss_only)
         if divisions > 1:
             warn_of_coupled_rows(model, training, strategy.num_replicas, strategy.num_microbatches)
         strategy.check(_indices(training))
