@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .ambient import autocast_here, set_aside, user_autocast, with_autocast
 from .annotate import BLOCK_TAG
 from .capture import Joint, capture, dry_run
 from .carried import Observer
@@ -30,6 +31,7 @@ from .wrapped import plain_module
 MODEL, LOSS = "model", "loss_fn"
 
 
+@set_aside()
 def import_model(
     model: nn.Module,
     loss_fn: Callable,
@@ -109,6 +111,7 @@ class _Retrace:
     def __init__(self, model: nn.Module, loss_fn: Callable, options: tuple):
         self._model, self._loss_fn, self._options = weakref.ref(model), loss_fn, options
         self._modes = {name: part.training for name, part in model.named_modules()}
+        self._autocast = autocast_here()
 
     def __call__(self, expected: str) -> PythonState | None:
         """What the step takes from Python now; None if it is not the step of that fingerprint."""
@@ -119,7 +122,8 @@ class _Retrace:
         children = _children(model, self._loss_fn)
         observer = Observer(model, self._loss_fn)
         modes = {part: self._modes.get(name, part.training) for name, part in model.named_modules()}
-        with _in_modes(modes) if training else _evaluating(children.values()):
+        in_mode = _in_modes(modes) if training else _evaluating(children.values())
+        with with_autocast(self._autocast), set_aside(), in_mode:
             try:
                 joint, _ = _capture(
                     children, self._loss_fn, example, inputs, rows, training, reduction, total_rows, observer
@@ -194,9 +198,10 @@ def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=
     def run(tensors):
         named = dict(zip(inputs, tensors, strict=False))
         call = example.map(lambda path, value: named.get(path, value))
-        output = _call(model, call)
-        with in_loss():
-            total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
+        with user_autocast():
+            output = _call(model, call)
+            with in_loss():
+                total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
         form[:] = [found]
         if not found.divide and rows is not None:
             # Weights of all parts add up to 1: the loss is the sum itself.
