@@ -73,6 +73,7 @@ def verify_all(
     bucket_size: float = 25.0,
     batch_dims: Mapping[str, int | None] | None = None,
     loss_reduction: str | None = None,
+    check_rows: bool = True,
 ) -> Iterator[Composition]:
     """Compares with plain PyTorch under every schedule and, where the mesh has replicas, every ZeRO level, one after the other.
 
@@ -80,7 +81,7 @@ def verify_all(
     cost. PyTorch runs once, and what compositions have in common is imported once. In the end neither the model nor the optimizer has changed.
     """
     truths = Truths(model, loss_fn, list(batches), optimizer, batch_dims, loss_reduction)
-    sweep = _Sweep(truths, loss_fn, mesh, microbatches, bucket_size)
+    sweep = _Sweep(truths, loss_fn, mesh, microbatches, bucket_size, check_rows)
     before = annotations_of(truths.model)
     try:
         replicated = mesh.size > mesh.shape.get("pp", 1)
@@ -98,6 +99,7 @@ class _Sweep:
     mesh: Mesh
     microbatches: int
     bucket_size: float
+    check_rows: bool
     importing: SharedImports = field(default_factory=SharedImports)
 
     def __post_init__(self):
@@ -124,6 +126,7 @@ class _Sweep:
                 self.truths.batches[0],
                 strategy,
                 self.truths.optimizer,
+                check_rows=self.check_rows,
                 **options,
             )
             compare(report, program, self.truths, strategy)

@@ -34,8 +34,12 @@ def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, mi
     if lines or norms:
         where = _listed([f"'{name}'" for name in norms] or lines)
         reasons.append(f"batch normalization ({where}) computes its statistics")
-    if imported.mixing:
-        reasons.append(f"rows meet at {_listed(imported.mixing)}")
+    meetings = [*imported.mixing]
+    if not reasons:
+        # What numbers show the graph often shows, too, by the same line.
+        meetings += [place for place in imported.coupled if not any(line in place for line in imported.mixing)]
+    if meetings:
+        reasons.append(f"rows meet at {_listed(meetings)}")
     if written:
         reasons.append(f"forward writes the buffers {_listed(written)}")
     if reasons:

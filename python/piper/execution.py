@@ -32,6 +32,8 @@ _DTYPES = {
     "i8": torch.int8,
     "i1": torch.bool,
 }
+# A plan's types have no sign, as MLIR's: what the host gives and takes of eight bits may be of either kind.
+_UNSIGNED = {"i8": torch.uint8}
 _DEFAULT_TIMEOUT_SECONDS = 300.0
 # Within this time the watcher has seen that a process died.
 _NOTICE_SECONDS = 1.0
@@ -214,7 +216,7 @@ class Execution:
             return 0, 0, 0
         if not isinstance(tensor, torch.Tensor):
             tensor = torch.as_tensor(tensor, device="cpu")
-        if tensor.dtype != _DTYPES[dtype]:
+        if tensor.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)):
             raise UsageError(f"input '{name}': expected {_DTYPES[dtype]}, got {tensor.dtype}")
         if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
             raise UsageError(f"input '{name}': expected a contiguous CPU tensor")
@@ -285,7 +287,7 @@ class Execution:
         dtype, shape = self._state(name)
         if not isinstance(value, torch.Tensor):
             value = torch.as_tensor(value, device="cpu")
-        if value.dtype != _DTYPES[dtype] or tuple(value.shape) != tuple(shape):
+        if value.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)) or tuple(value.shape) != tuple(shape):
             raise UsageError(
                 f"state '{name}': expected {_DTYPES[dtype]} of shape {tuple(shape)}, "
                 f"got {value.dtype} of shape {tuple(value.shape)}"

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -16,9 +17,12 @@ from .description import Description
 from .errors import ProgramError, UsageError
 from .execution import Execution
 from .importer.inputs import Batch
+from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
+from .optimizers import STATE_FORM, Group
 from .plan_simulation import Simulation
 from .profile import MachineProfile
 from .rehearsal import DelayDevice, Rehearsal
+from .rows import division
 from .summary import describe
 
 if TYPE_CHECKING:
@@ -51,14 +55,20 @@ class Program:
         self._steps = {group.name: 0 for group in description.groups} | dict(optimizer_steps or {})
         # Whether the accumulators hold gradients of steps without update.
         self._accumulating = False
+        self._warned_of_nothing = False
         self._execution = Execution(plan, {name: item.code for name, item in self._kernels.items()})
         # States that no part of the program reads or writes stay with the host.
         self._unused: dict[str, torch.Tensor] = {}
+        # Buffers that weights of the loss are computed from: no step writes them.
+        self._host_names = {name for weights in description.loss_weights.values() for name in weights.states()}
+        self._host_states: dict[str, torch.Tensor] = {}
 
     def step(self, *args: Any, update: bool = True, local: bool = False, **kwargs: Any) -> torch.Tensor:
         """Trains on one global batch; returns its loss, a 0-dim float32 tensor.
 
         update=False adds the gradients up and leaves the parameters; the next step with update applies the whole sum, divided by the weights of all its batches.
+        Where no target counts, so that the weight of the loss is zero, the loss is nan and parameters, moments and step counts stay as they are; the first time a
+        UserWarning says so.
         Raises UsageError for a batch of another shape, dtype or number of rows, RankLostError if another rank is gone.
         """
         if update and not self._description.updates:
@@ -71,16 +81,23 @@ class Program:
             )
         flags = {"buffers"} | ({"reduce", "update"} if update else set()) | (set() if self._accumulating else {"fresh"})
         scalars = self._scalars() if update else {}
-        outputs = self._run("step", flags, from_call(args, kwargs), local, scalars)
+        outputs = self._run("step", flags, from_call(args, kwargs, self._description.own_loss), local, scalars)
         self._accumulating = not update
         if update and outputs.get("weight_total", outputs["weight_sum"]) != 0:
             self._steps = {name: count + 1 for name, count in self._steps.items()}
             self._description.on_update()
+        elif update and not self._warned_of_nothing:
+            self._warned_of_nothing = True
+            warnings.warn(
+                "a step was skipped: the weight of its batch is zero (all targets are ignored, say), so its loss is nan and nothing has changed "
+                "but buffers; this is said once",
+                stacklevel=2,
+            )
         return self._loss(outputs)
 
     def evaluate(self, *args: Any, local: bool = False, **kwargs: Any) -> torch.Tensor:
         """The loss of one global batch in eval mode, a 0-dim float32 tensor; nothing changes."""
-        return self._loss(self._run("evaluate", set(), from_call(args, kwargs), local, {}))
+        return self._loss(self._run("evaluate", set(), from_call(args, kwargs, self._description.own_loss), local, {}))
 
     def gradients(self, *args: Any, local: bool = False, **kwargs: Any) -> dict[str, torch.Tensor]:
         """The full gradient of the global loss for every trainable parameter that has one, by its first name; nothing changes.
@@ -91,11 +108,11 @@ class Program:
             raise UsageError(
                 "gradients() would drop what step(update=False) has accumulated: take a step with update first"
             )
-        outputs = self._run("step", {"fresh", "reduce"}, from_call(args, kwargs), local, {})
+        outputs = self._run("step", {"fresh", "reduce"}, from_call(args, kwargs, self._description.own_loss), local, {})
         weight = outputs["weight_sum"]
         result = {}
         for name in self._description.trainable:
-            total = self._execution.read_gradient(name)
+            total = self._execution.read_gradient(self._symbol(name))
             result[name] = total / weight if weight != 0 else torch.zeros_like(total)
         return result
 
@@ -127,31 +144,42 @@ class Program:
         state = {
             parameter: {slot: self._read(f"{parameter}:{slot}") for slot in group.slots}
             for group in self._description.groups
-            for parameter in group.parameters
-            if parameter in self._description.trainable
+            for parameter in self._trained(group)
         }
         return {"steps": dict(self._steps), "state": state}
 
     def load_optimizer_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Sets what `optimizer_state_dict` gives. Raises UsageError if groups, parameters or slots differ; then nothing has changed."""
+        """Sets what `optimizer_state_dict` gives. Groups may be others if all have taken the same steps.
+
+        Raises UsageError if parameters, slots or steps differ; then nothing has changed.
+        """
         given = _mapping(state_dict, "an optimizer's state dict")
+        if "param_groups" in given:
+            raise UsageError(
+                f"the state dict is torch.optim's own, which counts parameters instead of naming them: expected {STATE_FORM}"
+            )
         moments: dict[str, torch.Tensor] = {}
         problems: list[str] = []
-        for group in self._description.groups:
-            for parameter in group.parameters:
-                if parameter not in self._description.trainable:
-                    continue
-                slots = _mapping(_mapping(given.get("state", {}), "'state'").get(parameter, {}), f"'{parameter}'")
-                if set(slots) != set(group.slots):
-                    problems.append(f"'{parameter}' expected the moments {group.slots}, got {sorted(map(str, slots))}")
-                    continue
-                spec = self._description.states[parameter]
-                for slot, value in slots.items():
-                    name = f"{parameter}:{slot}"
-                    moments[name] = _fit(value, spec.shape, spec.dtype, name, problems)
+        state = _mapping(given.get("state", {}), "'state'")
+        slots_of = {name: group.slots for group in self._description.groups for name in self._trained(group)}
+        problems += [f"'{name}' is no parameter that the optimizer has" for name in state if name not in slots_of]
+        for parameter, expected in slots_of.items():
+            slots = _mapping(state.get(parameter, {}), f"'{parameter}'")
+            if set(slots) != set(expected):
+                problems.append(f"'{parameter}' expected the moments {expected}, got {sorted(map(str, slots))}")
+                continue
+            spec = self._description.states[parameter]
+            for slot, value in slots.items():
+                name = f"{parameter}:{slot}"
+                moments[name] = _fit(value, spec.shape, spec.dtype, name, problems)
         steps = _mapping(given.get("steps", {}), "'steps'")
         if set(steps) != set(self._steps):
-            problems.append(f"expected steps of the groups {sorted(self._steps)}, got {sorted(map(str, steps))}")
+            counts = set(steps.values())
+            if len(counts) == 1:
+                # Moments have names; groups that took the same steps may have been put together otherwise.
+                steps = dict.fromkeys(self._steps, counts.pop())
+            else:
+                problems.append(f"expected steps of the groups {sorted(self._steps)}, got {sorted(map(str, steps))}")
         problems += [
             f"expected a number of steps of '{name}', got {count!r}"
             for name, count in steps.items()
@@ -249,20 +277,37 @@ class Program:
         moments = [
             f"{parameter}:{slot}"
             for group in self._description.groups
-            for parameter in group.parameters
-            if parameter in self._description.trainable
+            for parameter in self._trained(group)
             for slot in group.slots
         ]
         return [*self._description.states, *moments]
 
+    def _symbol(self, name: str) -> str:
+        """What the plan calls a state, or a moment "state:slot"."""
+        symbols = self._description.symbols
+        if name in self._description.states:
+            return symbols.get(name, name)
+        state, _, slot = name.rpartition(":")
+        return f"{symbols.get(state, state)}:{slot}"
+
+    def _trained(self, group: Group) -> list[str]:
+        return [name for name in group.parameters if name in self._description.trainable]
+
     def _read(self, name: str) -> torch.Tensor:
-        return self._unused[name].clone() if name in self._unused else self._execution.read_state(name)
+        if name in self._unused:
+            return self._unused[name].clone()
+        value, spec = self._execution.read_state(self._symbol(name)), self._description.states.get(name)
+        # The plan knows eight bits, not whether they have a sign.
+        return value.view(torch.uint8) if spec is not None and spec.dtype == torch.uint8 else value
 
     def _write(self, name: str, value: torch.Tensor) -> None:
-        if name in self._execution.states:
-            self._execution.write_state(name, value)
+        symbol = self._symbol(name)
+        if symbol in self._execution.states:
+            self._execution.write_state(symbol, value)
         else:
             self._unused[name] = value.clone()
+        if name in self._host_names:
+            self._host_states[name] = value.clone()
 
     def _named(self, names: Mapping[str, str]) -> dict[str, torch.Tensor]:
         values = {state: self._read(state) for state in dict.fromkeys(names.values())}
@@ -279,9 +324,28 @@ class Program:
         description = self._description
         tensors = bind(batch, description.inputs, description.static, description.parameters, description.rows, rows)
         first = rows[0] if rows is not None else 0
+        if entry in description.loss_weights:
+            tensors[SHARED_WEIGHTS] = self._shared_weights(description.loss_weights[entry], tensors, local)
         # What no rank reads, a target that the loss leaves out say, is no input of the plan.
         read = {name: tensors[name] for name in self._execution.inputs if name in tensors}
         return self._execution.run(entry, flags, read, scalars, first_row=first)
+
+    def _shared_weights(self, weights: SharedWeights, tensors: Mapping[str, torch.Tensor], local: bool) -> torch.Tensor:
+        """The weights of a loss whose summands have different ones, of the whole batch."""
+        if local:
+            raise UsageError(
+                "the summands of the loss have different weights, which are known of a whole batch only: give the global batch, without local=True"
+            )
+        description = self._description
+
+        def operand(kind: str, name: str, first: int, end: int) -> torch.Tensor:
+            if kind == "state":
+                return self._host_states[name]
+            return tensors[name][first:end] if description.inputs[name].split else tensors[name]
+
+        replicas, microbatches = weights.parts
+        sizes = [size for replica in division(description.rows, replicas) for size in division(replica, microbatches)]
+        return weights.shared(weights.sums(sizes, operand), description.rows)
 
     def _scalars(self) -> dict[str, float]:
         return {

@@ -128,6 +128,7 @@ def verify(
     optimizer: torch.optim.Optimizer | None = None,
     batch_dims: Mapping[str, int | None] | None = None,
     loss_reduction: str | None = None,
+    check_rows: bool = True,
 ) -> Report:
     """Compiles, takes one step per batch, and compares with plain PyTorch in float32 (or the model's own half precision) and float64.
 
@@ -137,7 +138,7 @@ def verify(
     report = Report()
     options = {"batch_dims": batch_dims, "loss_reduction": loss_reduction}
     try:
-        _verify(report, model, loss_fn, list(batches), strategy, optimizer, options)
+        _verify(report, model, loss_fn, list(batches), strategy, optimizer, options, check_rows)
         report.exit_code = 0 if report.ok else 1
     except Exception as error:
         report.error = f"{type(error).__name__}: {error}"
@@ -145,7 +146,7 @@ def verify(
     return report
 
 
-def _verify(report: Report, model, loss_fn, batches, strategy, optimizer, options) -> None:
+def _verify(report: Report, model, loss_fn, batches, strategy, optimizer, options, check_rows) -> None:
     truths = Truths(model, loss_fn, batches, optimizer, **options)
     program = compile(
         truths.model,
@@ -154,6 +155,7 @@ def _verify(report: Report, model, loss_fn, batches, strategy, optimizer, option
         strategy=strategy,
         optimizer=truths.optimizer,
         progress=False,
+        check_rows=check_rows,
         **truths.options(strategy),
     )
     compare(report, program, truths, strategy)
