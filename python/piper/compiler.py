@@ -19,6 +19,7 @@ from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
 from .errors import RanksDifferError, UsageError
 from .importer import import_model
+from .importer.ambient import set_aside
 from .importer.build import LOSS
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
@@ -99,6 +100,7 @@ def compile(
         )
 
 
+@set_aside()
 def compile_with(
     importing: Callable[..., Imported],
     model: nn.Module,

@@ -273,7 +273,7 @@ class Execution:
         if tensor is None:
             return 0, 0, 0
         if not isinstance(tensor, torch.Tensor):
-            tensor = torch.as_tensor(tensor)
+            tensor = torch.as_tensor(tensor, device="cpu")
         if tensor.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)):
             raise UsageError(f"input '{name}': expected {_DTYPES[dtype]}, got {tensor.dtype}")
         if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
@@ -302,7 +302,7 @@ class Execution:
         for name, dtype, _, shape in self._info["outputs"]:
             if name in values:
                 continue
-            tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+            tensor = torch.empty(shape, dtype=_DTYPES[dtype], device="cpu")
             data = self._program.output(name, tensor.numel() * tensor.element_size())
             if data is None:
                 continue
@@ -315,7 +315,7 @@ class Execution:
         """The whole logical tensor of a state, assembled from the ranks that hold its parts; of equal holders the lowest rank is read."""
         self._check_usable()
         dtype, shape = self._state(name)
-        tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+        tensor = torch.empty(shape, dtype=_DTYPES[dtype], device="cpu")
         # Nobody may be in a run while others read its memory.
         if self._is_shared:
             self._program.barrier()
@@ -332,7 +332,7 @@ class Execution:
         if self._is_shared:
             self._program.barrier()
         for rank in range(self.world_size):
-            tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+            tensor = torch.empty(shape, dtype=_DTYPES[dtype], device="cpu")
             if self._program.read_copy(name, rank, tensor.data_ptr()):
                 result[rank] = tensor
         if self._is_shared:
@@ -344,7 +344,7 @@ class Execution:
         self._check_usable()
         dtype, shape = self._state(name)
         if not isinstance(value, torch.Tensor):
-            value = torch.as_tensor(value)
+            value = torch.as_tensor(value, device="cpu")
         if value.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)) or tuple(value.shape) != tuple(shape):
             raise UsageError(
                 f"state '{name}': expected {_DTYPES[dtype]} of shape {tuple(shape)}, "

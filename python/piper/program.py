@@ -451,7 +451,7 @@ class Program:
     def _loss(self, outputs: Mapping[str, float]) -> torch.Tensor:
         weight = outputs["weight_sum"] if self._description.divide else 1.0
         value = outputs["loss_sum"] / weight if weight != 0 else float("nan")
-        return torch.tensor(value, dtype=torch.float32)
+        return torch.tensor(value, dtype=torch.float32, device="cpu")
 
 
 def rehearse(path: str | os.PathLike, device: DelayDevice) -> Rehearsal:

@@ -12,6 +12,7 @@ from torch import nn
 
 from .errors import UsageError
 from .importer import fingerprint
+from .importer.ambient import autocast_here
 from .importer.imported import Imported, State, StateRef
 from .importer.marks import TensorMark
 from .importer.python_state import PythonState
@@ -34,10 +35,12 @@ class Watch:
         self._python = {name: imported.python for name, imported in entries.items() if imported.python is not None}
         # Names of values that were seen to have changed without an effect.
         self._idle: set[str] = set()
+        self._autocast = autocast_here()
         self._states: _States | None = _States(model, entries.values())
 
     def check(self, entry: str) -> None:
         """Before a run of "step" or "evaluate"."""
+        self._check_autocast()
         python = self._python.get(entry)
         if python is not None and not python.is_same():
             self._compare(entry, python)
@@ -51,6 +54,16 @@ class Watch:
         """The program's states, by name, as the user reads or sets them: a model that has these is up to date."""
         if self._states is not None:
             self._states.given(values)
+
+    def _check_autocast(self) -> None:
+        here = autocast_here()
+        if here is None or here == self._autocast:
+            return
+        compiled = "outside of it" if self._autocast is None else f"under torch.autocast of {self._autocast}"
+        raise UsageError(
+            f"a step under torch.autocast of {here} of a program that was compiled {compiled}: call piper.compile under that, too (forward and loss are "
+            "then under it in every step), or the step outside"
+        )
 
     def _forget(self) -> None:
         """The model is gone, and with it what only it could read."""

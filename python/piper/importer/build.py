@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .ambient import autocast_here, set_aside, with_autocast
 from .annotate import BLOCK_TAG
 from .backward_code import PARAMETER_ADVICE
 from .backward_mixing import backward_mixing, has_user_code
@@ -34,6 +35,7 @@ from .wrapped import plain_module
 _REAL_FORM = "write them as pairs of real ones, rotary embeddings by cos and sin"
 
 
+@set_aside()
 def import_model(
     model: nn.Module,
     loss_fn: Callable,
@@ -67,12 +69,6 @@ def import_model(
         ImporterError: naming the input, operation or module at fault.
     """
     model = plain_module(model)
-    # A trace needs to record, whatever it is called under.
-    with torch.inference_mode(False):
-        return _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, divided, form)
-
-
-def _import(model, loss_fn, batch, rows, training, loss_reduction, batch_dims, divided, form) -> Imported:
     example = Batch.of(batch)
     inputs, static, example_rows = describe(example, batch_dims)
     wanted_rows = tuple(dict.fromkeys(rows)) if rows else (example_rows,)
@@ -120,6 +116,7 @@ class _Retrace:
         self._model, self._loss_fn = weakref.ref(model), loss_fn
         self._options, self._rows, self._training = options, rows, training
         self._modes = {name: part.training for name, part in model.named_modules()}
+        self._autocast = autocast_here()
 
     def __call__(self, expected: str) -> PythonState | None:
         """What the step takes from Python now; None if it is not the step of that fingerprint."""
@@ -129,7 +126,8 @@ class _Retrace:
         children = _children(model, self._loss_fn)
         observer = Observer(model, self._loss_fn)
         modes = {part: self._modes.get(name, part.training) for name, part in model.named_modules()}
-        with _in_modes(modes) if self._training else _evaluating(children.values()):
+        in_mode = _in_modes(modes) if self._training else _evaluating(children.values())
+        with with_autocast(self._autocast), set_aside(), in_mode:
             try:
                 Step.again(children, self._loss_fn, self._options, observer).capture_part(self._rows, self._training)
             except Exception:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
@@ -143,10 +141,6 @@ def _children(model: nn.Module, loss_fn: Callable) -> dict[str, nn.Module]:
 
 def _check_tensors(model: nn.Module) -> None:
     """On the meta device torch would leave the backward out without a word."""
-    if torch.get_default_device().type != "cpu":
-        raise ImporterError(
-            f"expected the CPU as torch's default device, got {torch.get_default_device()}: torch.set_default_device('cpu') before compiling"
-        )
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")

@@ -26,6 +26,7 @@ from .user_code import Names, Ran, is_own_code
 
 # What methods are changed for (profiling, say) is no change of values.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
+_SHOWN = (bool, int, float, complex, str, type(None), list, tuple, dict, torch.dtype, enum.Enum)
 _MOST_ARRAY_BYTES = 1 << 14
 
 
@@ -81,6 +82,7 @@ class PythonState:
         self._tensors: list[tuple[TensorMark, bytes, str]] = []
         self._arrays: list[tuple[Any, bytes, str]] = []
         self._frozen: dict[int, Any] = {}
+        self._dtype = torch.get_default_dtype()
         used = [item for item in places.used(self.names, self.codes) if not is_random(item[0].holder)]
         self._add_holders({place: None for place, _ in used})
         seen = _state_tensors(roots.values())
@@ -139,6 +141,8 @@ class PythonState:
         for mark, _, _ in self._tensors:
             if mark.moved():
                 return False
+        if torch.get_default_dtype() is not self._dtype:
+            return False
         return all(array.tobytes() == content for array, content, _ in self._arrays)
 
     def changes(self) -> list[Changed]:
@@ -160,6 +164,8 @@ class PythonState:
             for mark, content, name in self._tensors
             if mark.moved() and fingerprint.of_tensor(mark.tensor) != content
         ]
+        if torch.get_default_dtype() is not self._dtype:
+            found.append(Changed("torch.get_default_dtype()", self._dtype, torch.get_default_dtype()))
         found += [Changed(name, None, array) for array, content, name in self._arrays if array.tobytes() != content]
         return found
 
@@ -206,7 +212,7 @@ def _freeze(value: Any) -> Any:
 
 
 def _short(value: Any) -> str:
-    text = repr(value) if isinstance(value, (bool, int, float, complex, str, type(None), list, tuple, dict)) else ""
+    text = repr(value) if isinstance(value, _SHOWN) else ""
     if not text or value is MISSING:
         return "missing" if value is MISSING else f"a {type(value).__name__}"
     return text if len(text) <= 60 else text[:57] + "..."

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from . import loss_rules
+from .ambient import user_autocast
 from .capture import Joint, capture, dry_run
 from .carried import Observer
 from .errors import ImporterError
@@ -199,11 +200,12 @@ class Step:
             call = self._example.map(lambda path, value: named.get(path, value))
             own = (tensor for child in self.children.values() for tensor in _own(child))
             recognizer = LossRecognizer(own, list(named.values()))
-            with recognizer:
-                output = _call(self.children[MODEL], call)
-            with in_loss():
-                value = evaluate(recognizer, self._loss_fn, output, call.target, self._reduction)
-                return finish(value, named)
+            with user_autocast():
+                with recognizer:
+                    output = _call(self.children[MODEL], call)
+                with in_loss():
+                    value = evaluate(recognizer, self._loss_fn, output, call.target, self._reduction)
+            return finish(value, named)
 
         return run
 
