@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import astuple, dataclass
 from typing import TYPE_CHECKING, Any
 
-from .errors import PiperError, RanksDifferError, UsageError
+from .errors import PiperError, RanksDifferError, RunError, UsageError
 
 if TYPE_CHECKING:
     from .execution import Execution
@@ -141,6 +141,8 @@ class Agreement:
         call = self._call
         if not self.active or call.name is not None:
             return work()
+        if self._execution.ranks_differ:
+            raise RunError("the program stopped earlier, when its ranks were not alike: load or compile it again")
         call.name, call.agreed = name, False
         try:
             return work()
@@ -150,16 +152,16 @@ class Agreement:
         finally:
             call.name = None
 
-    def agree(self, common: object = None, own: int = 0, facts: Callable[[], list[Fact]] = list) -> None:
+    def agree(self, common: bytes = b"", own: int = 0, facts: Callable[[], list[Fact]] = list) -> None:
         """Raises RanksDifferError, on all ranks, unless all call the same method with equal values.
 
-        common: what is to be equal on all, numbers and strings. own: a hash that is to be equal among ranks that have the same rows. facts: what both are made of.
+        common: what is to be equal on all. own: a hash that is to be equal among ranks that have the same rows. facts: what both are made of.
         """
         token = self._token(common, own)
         if token is not None and not self._alike(token, self._execution.exchange(token)):
             raise self._error(facts)
 
-    def agree_while(self, work: Callable[[], Any], common: object, own: int, facts: Callable[[], list[Fact]]) -> Any:
+    def agree_while(self, work: Callable[[], Any], common: bytes, own: int, facts: Callable[[], list[Fact]]) -> Any:
         """Calls `work`, a run of which the last took so long that waiting for the others first adds little; else they agree meanwhile."""
         if self._seconds >= _LONG_SECONDS:
             self.agree(common, own, facts)
@@ -171,26 +173,27 @@ class Agreement:
 
     def _watched(self, work: Callable[[], Any], token: bytes, facts: Callable[[], list[Fact]]) -> Any:
         execution = self._execution
-        if not execution.offer(token):
-            raise self._error(facts)
-        try:
-            result = work()
-        except PiperError:
-            if not execution.ranks_differ:
-                raise
-            raise self._error(facts) from None
-        if not self._alike(token, execution.collect()):
+        result = None
+        if execution.offer(token):
+            try:
+                result = work()
+            except PiperError:
+                if not execution.ranks_differ:
+                    raise
+        if self._alike(token, execution.collect()):
+            return result
+        # Whether a rank has run is known to all once all have said what they were about to do.
+        if result is not None:
             execution.stop_differing()
-            raise self._error(facts)
-        return result
+        raise self._error(facts)
 
-    def _token(self, common: object, own: int) -> bytes | None:
+    def _token(self, common: bytes, own: int) -> bytes | None:
         """What this rank's call is like; None if there is nothing to compare."""
         call = self._call
         if not self.active or call.name is None or call.agreed:
             return None
         call.agreed = True
-        return _digest(repr((call.name, common)).encode()) + own.to_bytes(_TOKEN_BYTES, "little")
+        return _digest(call.name.encode() + b" " + common) + own.to_bytes(_TOKEN_BYTES, "little")
 
     def refuse(self, error: UsageError) -> None:
         """Tells the others, which wait for this rank, that it does not make the call; nothing if they agreed before."""

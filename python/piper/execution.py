@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import atexit
 import hashlib
+import math
 import os
 import sys
 import threading
@@ -103,6 +104,10 @@ class Execution:
         self._info = parsed.describe()
         self._flags = {name: 1 << number for number, name in enumerate(self._info["flags"])}
         self._scalars = {item[0]: (number, item[1]) for number, item in enumerate(self._info["scalars"])}
+        self._output_specs = [
+            (name, _DTYPES[dtype], math.prod(shape) * _DTYPES[dtype].itemsize, shape)
+            for name, dtype, _, shape in self._info["outputs"]
+        ]
         self._states = {name: (dtype, shape) for name, _, dtype, shape in self._info["states"]}
         self._closed = False
         self._turn = threading.Lock()
@@ -299,16 +304,14 @@ class Execution:
 
     def _outputs(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for name, dtype, _, shape in self._info["outputs"]:
+        for name, dtype, size, shape in self._output_specs:
             if name in values:
                 continue
-            tensor = torch.empty(shape, dtype=_DTYPES[dtype], device="cpu")
-            data = self._program.output(name, tensor.numel() * tensor.element_size())
+            data = self._program.output(name, size)
             if data is None:
                 continue
-            if data:
-                tensor = torch.frombuffer(bytearray(data), dtype=tensor.dtype).reshape(shape)
-            values[name] = tensor.item() if tensor.dim() == 0 else tensor
+            tensor = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype, device="cpu")
+            values[name] = tensor.reshape(shape) if shape else tensor.item()
         return values
 
     def read_state(self, name: str) -> torch.Tensor:

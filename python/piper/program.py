@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import struct
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
@@ -290,7 +291,7 @@ class Program:
         own = [] if sync_parameters else list(values.values())
         if self._agreement.active:
             self._agreement.agree(
-                (sync_parameters, fingerprint(own)),
+                f"{sync_parameters} {fingerprint(own)}".encode(),
                 facts=lambda: [
                     Fact("sync_parameters", str(sync_parameters)),
                     *value_facts({} if sync_parameters else values, kinds, _SAME_START),
@@ -326,7 +327,7 @@ class Program:
 
     def _agree_on_folder(self, digest: str) -> None:
         fact = Fact("the saved state", digest, "is another", "all ranks load the same folder")
-        self._agreement.run("load", lambda: self._agreement.agree(digest, facts=lambda: [fact]))
+        self._agreement.run("load", lambda: self._agreement.agree(digest.encode(), facts=lambda: [fact]))
 
     def _all_states(self) -> list[str]:
         moments = [
@@ -402,7 +403,9 @@ class Program:
         inputs = self._description.inputs
         everywhere = [tensor for name, tensor in tensors.items() if not (local and inputs[name].split)]
         here = [tensor for name, tensor in tensors.items() if local and inputs[name].split]
-        common = (sorted(flags), local, scalars, fingerprint(everywhere, SAMPLE_BYTES))
+        # The bytes of numbers: to print them would take longer than all the rest.
+        numbers = struct.pack(f"{len(scalars)}d", *scalars.values())
+        common = f"{sorted(flags)} {local} {fingerprint(everywhere, SAMPLE_BYTES)} ".encode() + numbers
         arguments = {"update": "update" in flags, "local": local, "accumulating": "fresh" not in flags}
         return self._agreement.agree_while(
             run,
@@ -417,7 +420,7 @@ class Program:
             return
         values = {name: value.contiguous() for name, value in values.items()}
         self._agreement.agree(
-            (sorted((steps or {}).items()), list(values), fingerprint(values.values())),
+            repr((sorted((steps or {}).items()), list(values), fingerprint(values.values()))).encode(),
             facts=lambda: [
                 *(Fact(f"the number of steps of '{name}'", str(count)) for name, count in (steps or {}).items()),
                 *value_facts(values, dict.fromkeys(values, "entry"), "load the same on all ranks"),

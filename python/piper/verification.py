@@ -25,8 +25,8 @@ PARTS = "parts"
 
 def verify(
     model: nn.Module,
-    loss_fn: Callable,
-    batches: Sequence[Any],
+    loss_fn: Callable | None = None,
+    batches: Sequence[Any] = (),
     *,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,

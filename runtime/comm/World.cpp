@@ -221,7 +221,8 @@ void World::barrier(const Interrupt &interrupted) {
 
 void World::abort(uint32_t rank, FailureKind kind, const std::string &message) {
   // What fails where ranks run different things does so for that reason.
-  if (kind == FailureKind::Failed && isRunning() && offersDiffer()) {
+  if (kind == FailureKind::Failed &&
+      (differs() || (isRunning() && offersDiffer()))) {
     stopDiffering();
     return;
   }

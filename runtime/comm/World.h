@@ -76,7 +76,8 @@ public:
   /// does not wait for theirs. False if one that is there already begins with
   /// other bytes than this one: the first kAgreed are to be equal.
   bool offer(const std::string &mine);
-  /// Waits for what all others offered; by rank. Once for each offer.
+  /// Waits for what all others offered; by rank. Once for each offer, before
+  /// anything else is given.
   std::vector<std::string> collect(const Interrupt &interrupted);
   /// Whether somebody is known to have offered something else.
   bool offersDiffer() const;

@@ -8,6 +8,7 @@ standard error in folder/stderr<rank>. Prints the ranks' exit codes as JSON when
 from __future__ import annotations
 
 import json
+import math
 import os
 import pathlib
 import signal
@@ -17,6 +18,7 @@ from collections.abc import Callable
 
 import piper
 import torch
+from piper import agreement
 from torch import nn
 from torch.nn import functional as F
 
@@ -78,50 +80,60 @@ class Log:
 
 
 def calls(rank: int, spec: dict) -> dict:
-    """One program; each call differs in something, and the next begins where nothing has happened."""
-    program, _, optimizer = make()
-    x, y = batch()
+    """Calls that differ in something. Where ranks compare before a run ("before") one program serves for all; "meanwhile" each takes a new one."""
+    agreement._LONG_SECONDS = 0 if spec["compare"] == "before" else math.inf
+    program = None
     log = Log()
+    x, y = batch()
     part = rank % 2
     own = slice(part * ROWS // 2, (part + 1) * ROWS // 2)
 
-    def with_options(rank_of_others: int, **options):
-        group = optimizer.param_groups[0]
+    def attempt(name: str, call: Callable) -> None:
+        nonlocal program
+        if program is None or spec["compare"] == "meanwhile":
+            program = piper.load(spec["program"])
+        if spec["compare"] == "meanwhile":
+            # The first run is not compared meanwhile.
+            program.evaluate(x, y)
+        log(name, lambda: call(program))
+        if spec["compare"] == "meanwhile" and log.results[name][0] == "RanksDifferError" and "no more" in log.results[name][1]:
+            log(f"after {name}", lambda: program.evaluate(x, y).item())
+
+    def with_options(program: piper.Program, other: int, **options):
+        group = program.param_groups[0]
         before = {name: group[name] for name in options}
-        if rank == rank_of_others:
+        if rank == other:
             group.update(options)
         try:
             return program.step(x, y).item()
         finally:
             group.update(before)
 
-    log("step", lambda: program.step(x, y).item())
-    log("evaluate", lambda: (program.evaluate if rank == 0 else program.step)(x, y).item())
-    log("gradients", lambda: len((program.gradients if rank == 2 else program.evaluate)(x, y)))
-    log("state_dict", lambda: len(program.state_dict()) if rank == 0 else program.step(x, y).item())
-    log("save", lambda: program.save(spec["folder"] + "/saved") if rank == 0 else program.evaluate(x, y).item())
-    log("lr", lambda: with_options(1, lr=0.2))
-    log("weight_decay", lambda: with_options(3, weight_decay=0.01))
-    log("momentum", lambda: with_options(0, momentum=0.8))
-    log("update", lambda: program.step(x, y, update=rank != 2).item())
-    log("local", lambda: (program.step(x, y) if rank < 2 else program.step(x[own], y[own], local=True)).item())
-    log("input", lambda: program.step(x + (rank == 3), y).item())
-    log("shuffled", lambda: program.step(x, y.roll(rank)).item())
+    attempt("step", lambda p: p.step(x, y).item())
+    attempt("evaluate", lambda p: (p.evaluate if rank == 0 else p.step)(x, y).item())
+    attempt("gradients", lambda p: len((p.gradients if rank == 2 else p.evaluate)(x, y)))
+    attempt("state_dict", lambda p: len(p.state_dict()) if rank == 0 else p.step(x, y).item())
+    attempt("save", lambda p: p.save(spec["folder"] + "/saved") if rank == 0 else p.evaluate(x, y).item())
+    attempt("lr", lambda p: with_options(p, 1, lr=0.2))
+    attempt("weight_decay", lambda p: with_options(p, 3, weight_decay=0.01))
+    attempt("momentum", lambda p: with_options(p, 0, momentum=0.8))
+    attempt("update", lambda p: p.step(x, y, update=rank != 2).item())
+    attempt("local", lambda p: (p.step(x, y) if rank < 2 else p.step(x[own], y[own], local=True)).item())
+    attempt("input", lambda p: p.step(x + (rank == 3), y).item())
+    attempt("shuffled", lambda p: p.step(x, y.roll(rank)).item())
     # Ranks 0 and 2 have the same rows, and so have 1 and 3: a sampler that goes by rank gives each its own.
-    log("sampler", lambda: program.step(x[own], (y + (rank == 2))[own], local=True).item())
-    log("refused", lambda: program.step(x[:5] if rank == 1 else x, y[:5] if rank == 1 else y).item())
-    log("refused by all", lambda: program.step(x[:5], y[:5]).item())
-    state = program.state_dict()
-    log("load", lambda: program.load_state_dict(state if rank else {n: v + (n == "scale") for n, v in state.items()}))
-    moments = program.optimizer_state_dict()
-    log("moments", lambda: program.load_optimizer_state_dict({**moments, "steps": {"group0": 1 + (rank == 1)}}))
+    attempt("sampler", lambda p: p.step(x[own], (y + (rank == 2))[own], local=True).item())
+    attempt("refused", lambda p: p.step(*((x[:5], y[:5]) if rank == 1 else (x, y))).item())
+    attempt("refused by all", lambda p: p.step(x[:5], y[:5]).item())
+    state, moments = program.state_dict(), program.optimizer_state_dict()
+    other = {name: value + (name == "scale") for name, value in state.items()}
+    attempt("load", lambda p: p.load_state_dict(state if rank else other))
+    attempt("moments", lambda p: p.load_optimizer_state_dict({**moments, "steps": {"group0": 1 + (rank == 1)}}))
     # What is the same on all ranks is no error.
-    program.load_state_dict(state)
-    program.load_optimizer_state_dict(moments)
-    log("local step", lambda: program.step(x[own], y[own], local=True).item())
-    log("accumulated", lambda: [program.step(x, y, update=update).item() for update in (False, True)])
-    log("last", lambda: program.evaluate(x, y).item())
-    program.close()
+    attempt("alike", lambda p: [p.load_state_dict(state), p.load_optimizer_state_dict(moments)])
+    attempt("local step", lambda p: p.step(x[own], y[own], local=True).item())
+    attempt("accumulated", lambda p: [p.step(x, y, update=update).item() for update in (False, True)])
+    attempt("last", lambda p: p.evaluate(x, y).item())
     return {"results": log.results, "seconds": log.seconds}
 
 
@@ -150,7 +162,7 @@ def programs(rank: int, spec: dict) -> dict:
     log("sync on one", lambda: begin(rank, sync_parameters=rank == 0))
     log("layers", lambda: begin(extra=rank == 1))
     log("rule", lambda: begin(optimizing=adamw if rank == 2 else None))
-    log("zero", lambda: begin(zero=rank == 0))
+    log("zero", lambda: begin(zero=int(rank == 0)))
     log("loss", lambda: begin(loss=smoothed if rank == 3 else F.cross_entropy))
     # Mistakes of one rank alone.
     log("mesh", lambda: begin() if rank else piper.compile(Model(), F.cross_entropy, batch()))
