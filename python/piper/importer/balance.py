@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,12 +15,14 @@ from .units import Group, groups, units
 
 #: Of a difference of sums.
 _ROUNDING = 1e-9
+#: Of the speed-up that equal stages would give: with less, a cut is worth a warning.
+_USEFUL = 0.6
 
 
 def stage_modules(
     model: nn.Module, stages: int, balance: str, batch: Any | None, costs: Mapping[str, float] | None
 ) -> list[list[str]]:
-    """The names of each stage's modules; the arguments are those of `piper.annotate_modules`."""
+    """The names of each stage's modules; the arguments are those of `piper.annotate_modules`. Warns if the cut is of little use."""
     if isinstance(stages, bool) or not isinstance(stages, int) or stages < 1:
         raise ImporterError(f"expected a positive number of stages, got {stages!r}")
     if balance not in ("cost", "count"):
@@ -35,10 +38,32 @@ def stage_modules(
         raise ImporterError(_too_few(stages, together))
     sums = [sum(weights[name] for name in group.names) for group in together]
     bounds = cut(sums, stages)
-    return [
-        [name for group in together[first:last] for name in group.names]
-        for first, last in zip(bounds, bounds[1:], strict=False)
-    ]
+    parts = list(zip(bounds, bounds[1:], strict=False))
+    if balance == "cost":
+        _warn_of_useless_cut(together, sums, parts)
+    return [[name for group in together[first:last] for name in group.names] for first, last in parts]
+
+
+def _warn_of_useless_cut(together: Sequence[Group], sums: Sequence[float], parts: Sequence[tuple[int, int]]) -> None:
+    total, stages = sum(sums), len(parts)
+    first, last = max(parts, key=lambda part: sum(sums[slice(*part)]))
+    slowest = sum(sums[first:last])
+    if slowest * stages * _USEFUL <= total:
+        return
+    heaviest = max(range(first, last), key=sums.__getitem__)
+    group = together[heaviest]
+    names = ", ".join(f"'{name}'" for name in group.names)
+    why = (
+        f"'{group.repeated}' runs again after others, so that no cut may lie between"
+        if group.repeated
+        else "which can't be cut"
+    )
+    warnings.warn(
+        f"stages={stages} is of little use: one stage has {slowest / total:.0%} of the cost, so that {stages} ranks are at most "
+        f'{total / slowest:.1f} times as fast as one; {sums[heaviest] / total:.0%} is {names}, {why} (piper.annotate("stage") in its forward '
+        "can cut it)",
+        stacklevel=4,
+    )
 
 
 def _weights(model, found, balance, batch, costs) -> tuple[Mapping[str, float], Sequence[str] | None]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from .blocks import block_elements, callable_parts
+from .blocks import TABLES, block_elements, callable_parts
 
 _CONTAINERS = (nn.ModuleList, nn.ModuleDict, nn.Sequential)
 
@@ -52,15 +52,16 @@ def groups(found: Mapping[str, nn.Module], calls: Sequence[str] | None) -> list[
     """The units in the order of their first calls, with those together that a unit which is called again encloses.
 
     calls: names of units as a forward calls them; None: as they are registered. Units that are never called go with the one registered before them.
+    A table that is called again encloses nothing: each stage reads it for itself, or one that encoder and decoder share would hold the whole encoder together.
     """
     order = list(dict.fromkeys(found if calls is None else calls))
-    calls = order if calls is None else calls
-    last = {name: order.index(name) for name in order}
+    last: dict[str, int] = {}
     position = -1
-    for name in calls:
+    for name in order if calls is None else calls:
         # How far the forward has come when it calls the unit.
         position = max(position, order.index(name))
-        last[name] = position
+        if name not in last or not isinstance(found[name], TABLES):
+            last[name] = position
     result: list[Group] = []
     begin = 0
     while begin < len(order):

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ..importer.inputs import Batch
-from ..importer.loss import combined, loss_terms
+from ..importer.loss import Term, combined, loss_terms, step_value, terms_of
 from . import variants
 from .differences import TOLERANCES, CoarsestType, Difference, distance
 from .losses import Fixed, NotTriedError, Rule, difference, gradients_of, whole_loss
@@ -148,16 +148,24 @@ class Trial:
         with self._subject.fresh() as loss_fn:
             whole, *_ = whole_loss(loss_fn(_cloned(found.whole), target))
         for part, output, count in zip(self._divided(batch, found.sizes), found.parts, found.sizes, strict=True):
-            with self._subject.fresh() as loss_fn:
-                terms.append(
-                    loss_terms(loss_fn, _cloned(output), part.target, self._rule.reduction, count, self._rule.form)[0]
-                )
+            terms.append(self._terms(part, output, count))
             start += count
         parts = combined(terms)
         if not whole.isfinite():
             raise NotTriedError("the loss is no finite number")
         one, two = gradients_of(whole, self._subject.parameters), gradients_of(parts, self._subject.parameters)
         return self._beyond(max(distance([whole], [parts], 1e-6), distance(one, two)), batch)
+
+    def _terms(self, part: Batch, output: Any, count: int) -> list[Term]:
+        rule, model = self._rule, self._subject.model
+        if not self._own_loss:
+            with self._subject.fresh() as loss_fn:
+                return loss_terms(loss_fn, _cloned(output), part.target, rule.reduction, count, rule.form)[0]
+        own = [*model.parameters(), *model.buffers()]
+        value = step_value(
+            lambda: self._subject.output(part), own, list(part.leaves().values()), self._subject.loss_fn, None, rule.reduction
+        )
+        return terms_of(value, rule.form, count)
 
     def _other_data(self, batch: Batch) -> Iterator[Batch]:
         """The batch with rows that differ in every tensor whose rows are all alike; and, if there is time, with other numbers."""
