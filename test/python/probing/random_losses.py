@@ -118,7 +118,9 @@ class RandomLoss:
         return self._run(z, t)
 
     def _loss(self):
-        kind = self._choose.choice(["one", "one", "one", "pair", "pair", "scaled", "added", "stacked", "product", "root"])
+        kind = self._choose.choice(
+            ["one", "one", "one", "pair", "pair", "scaled", "added", "stacked", "product", "root"]
+        )
         one, text = self._scalar()
         if kind == "pair":
             # Mostly sums, which are what a pair is meant for.

@@ -28,7 +28,9 @@ class Verdict:
         return not self.error and not self.words
 
 
-def verdict(model, loss_fn, batch, replicas=2, microbatches=1, loss_reduction=None, cache=None, numbers=True) -> Verdict:
+def verdict(
+    model, loss_fn, batch, replicas=2, microbatches=1, loss_reduction=None, cache=None, numbers=True
+) -> Verdict:
     inputs, _, rows = describe(Batch.of(batch), None)
     tried = False
     try:
