@@ -23,7 +23,6 @@ from .places import described, meeting_place
 from .rows_of_outputs import Layout, leaves, replaced
 from .subject import Subject
 
-
 #: Numbers in the outputs of a few rows above which their loss is not tried, and above which it is not tried on all changed data: about half a second.
 MOST_NUMBERS, VARIED_NUMBERS, LEAST_VARIANTS = 30_000_000, 8_000_000, 3
 _LARGE_OUTPUTS = "the model's outputs are too large for it"
