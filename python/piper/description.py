@@ -44,6 +44,7 @@ class Description:
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
         on_update: called after each optimizer step.
+        extra: what the model's state_dict holds beside tensors of the program (get_extra_state); not saved.
     """
 
     inputs: Mapping[str, Input]
@@ -60,6 +61,7 @@ class Description:
     groups: Sequence[Group]
     updates: bool
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
+    extra: dict[str, Any] = field(default_factory=dict, compare=False)
 
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
         """(first, last + 1) of the rows that the ranks of this process read, which must be contiguous."""

@@ -16,6 +16,7 @@ from .description import Description
 from .errors import ProgramError, UsageError
 from .execution import Execution
 from .importer.inputs import Batch
+from .importer.saved_names import is_extra, renaming_advice
 from .plan_simulation import Simulation
 from .profile import MachineProfile
 from .rehearsal import DelayDevice, Rehearsal
@@ -95,18 +96,25 @@ class Program:
 
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers under the model's own names, in full. Names of one tied tensor share one copy."""
-        return self._named(self._description.names)
+        return {**self._named(self._description.names), **self._description.extra}
 
     def loss_state_dict(self) -> dict[str, torch.Tensor]:
         """The same of a loss that is a module, under that module's own names; empty of any other."""
         return self._named(self._description.loss_names)
 
+    def read_parameters(self) -> dict[str, torch.Tensor]:
+        """Every trained parameter in full, by its first name in the model, as `gradients` gives them: also one that the model's state_dict leaves out."""
+        return {name: self._read(name) for group in self._description.groups for name in group.parameters}
+
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
         """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and unfit entries; then nothing has changed."""
         names = self._description.names
         given = _mapping(state_dict, "a state dict")
+        advice = renaming_advice(given, names)
+        if advice is not None:
+            raise UsageError(f"the state dict does not fit: {advice}")
         problems = [f"'{name}' is missing" for name in names if name not in given]
-        problems += [f"'{name}' is unknown" for name in given if name not in names]
+        problems += [f"'{name}' is unknown" for name in given if name not in names and not is_extra(name)]
         states = self._description.states
         values = {}
         for name, state in names.items():
@@ -115,6 +123,7 @@ class Program:
         if problems:
             raise UsageError("the state dict does not fit: " + "; ".join(problems))
         self.write_states(values)
+        self._description.extra.update((name, value) for name, value in given.items() if is_extra(name))
 
     def optimizer_state_dict(self) -> dict[str, Any]:
         """Steps taken by group, and each parameter's moments in full: {"steps": {group: n}, "state": {parameter: {slot: tensor}}}."""

@@ -167,7 +167,7 @@ def compare(report: Report, program: Program, truths: Truths, strategy: Strategy
         gradients = program.gradients(truths.batches[0])
         for batch, loss in zip(truths.batches, truth.losses, strict=True):
             report.losses.append((program.step(batch).item(), loss))
-        report.rows = _rows(gradients, program.state_dict(), truth)
+        report.rows = _rows(gradients, program.read_parameters(), truth)
     finally:
         program.close()
 
