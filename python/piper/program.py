@@ -22,6 +22,7 @@ from .execution import Execution
 from .identity import SAMPLE_BYTES, call_facts, fingerprint, program_facts, value_facts
 from .importer.inputs import Batch
 from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
+from .importer.saved_names import is_extra, renaming_advice
 from .optimizers import STATE_FORM, Group
 from .plan_simulation import Simulation
 from .profile import MachineProfile
@@ -138,7 +139,7 @@ class Program:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers under the model's own names, in full. Names of one tied tensor share one copy."""
         self._agreement.agree()
-        return self._named(self._description.names)
+        return {**self._named(self._description.names), **self._description.extra}
 
     @collective
     def loss_state_dict(self) -> dict[str, torch.Tensor]:
@@ -147,12 +148,21 @@ class Program:
         return self._named(self._description.loss_names)
 
     @collective
+    def read_parameters(self) -> dict[str, torch.Tensor]:
+        """Every trained parameter in full, by its first name in the model, as `gradients` gives them: also one that the model's state_dict leaves out."""
+        self._agreement.agree()
+        return {name: self._read(name) for group in self._description.groups for name in group.parameters}
+
+    @collective
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
         """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and unfit entries; then nothing has changed."""
         names = self._description.names
         given = _mapping(state_dict, "a state dict")
+        advice = renaming_advice(given, names)
+        if advice is not None:
+            raise UsageError(f"the state dict does not fit: {advice}")
         problems = [f"'{name}' is missing" for name in names if name not in given]
-        problems += [f"'{name}' is unknown" for name in given if name not in names]
+        problems += [f"'{name}' is unknown" for name in given if name not in names and not is_extra(name)]
         states = self._description.states
         values = {}
         for name, state in names.items():
@@ -162,6 +172,7 @@ class Program:
             raise UsageError("the state dict does not fit: " + "; ".join(problems))
         self._agree_on_values(values)
         self.write_states(values)
+        self._description.extra.update((name, value) for name, value in given.items() if is_extra(name))
 
     @collective
     def optimizer_state_dict(self) -> dict[str, Any]:
