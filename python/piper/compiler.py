@@ -20,12 +20,12 @@ from .directives import Place, Replicate, Strategy
 from .errors import RanksDifferError, UsageError
 from .importer import import_model
 from .importer.ambient import set_aside
-from .importer.build import LOSS
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe, forward_parameters, settled_dims
 from .importer.loss import own_loss
 from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
+from .importer.saved_names import extra_states, saved_names
 from .importer.wrapped import plain_module
 from .kernels import compile_functions
 from .lowered import function_texts
@@ -159,7 +159,7 @@ def compile_with(
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
     symbols = emit.state_symbols(graphs, functions, groups, strategy)
-    names, loss_names = _names(model, states)
+    names, loss_names = _names(model, loss_fn, states)
     description = Description(
         inputs={name: item for name, item in training.inputs.items() if name != SHARED_WEIGHTS},
         static=training.static,
@@ -184,6 +184,7 @@ def compile_with(
             for graph in graphs
             if graph.imported.weights
         },
+        extra=extra_states(model),
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
     watch = Watch(model, {"step": training, "evaluate": evaluation})
@@ -255,8 +256,7 @@ def _replicas(strategy: Strategy) -> list[tuple[int, int]]:
     return result
 
 
-def _names(model: nn.Module, states: Mapping[str, State]) -> tuple[dict[str, str], dict[str, str]]:
+def _names(model: nn.Module, loss_fn: Callable, states: Mapping[str, State]) -> tuple[dict[str, str], dict[str, str]]:
     """The state behind each name of the model's state_dict, in its order, and of a loss module's."""
-    found = {name: state.name for state in states.values() if state.persistent for name in state.all_names}
-    ordered = {name: found.pop(name) for name in model.state_dict() if name in found}
-    return ordered, {name.removeprefix(f"{LOSS}."): state for name, state in found.items()}
+    tensors = {name: state.value for name, state in states.items() if state.kind != "constant"}
+    return saved_names(model, tensors), saved_names(loss_fn, tensors) if isinstance(loss_fn, nn.Module) else {}

@@ -51,6 +51,12 @@ class Composition:
         """False where it applies and differs, or could not be compiled."""
         return self.report is None or self.report.ok
 
+    def _verdict(self) -> str:
+        if self.ok or self.report.coupling is None:
+            return "ok" if self.ok else "DIFFERENT"
+        looped = ", equal to the loop over parts (--coupled parts)" if self.report.equals_parts else ""
+        return f"DIFFERENT: rows are coupled, by {self.report.coupling:.1e}{looped}"
+
     def __str__(self) -> str:
         start = f"{self.schedule or '-':16}  {self.stages or '-':>6}  {self.zero:4}"
         if self.report is None:
@@ -60,7 +66,7 @@ class Composition:
             return f"{start}  FAILED: {self.report.error.splitlines()[0]}"
         return (
             f"{start}  {self.report.gradient_error:14.1e}  {self.report.parameter_error:15.1e}  {self.seconds:7.1f}"
-            f"  {'ok' if self.ok else 'DIFFERENT'}"
+            f"  {self._verdict()}"
         )
 
 

@@ -18,7 +18,7 @@ from .errors import short
 #: Of a tensor of a batch so many bytes are looked at, spread over all of it: a shuffle or another shard shows, one changed row may not.
 SAMPLE_BYTES = 1 << 16
 # Longer lines say little.
-_SHOWN = 100
+_SHOWN = 250
 _EVERYTHING = (1 << 64) - 1
 
 _SAME_PROGRAM = "every rank compiles the same model, loss, shapes, strategy and optimizer"

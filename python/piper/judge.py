@@ -33,21 +33,18 @@ class _Worst:
         return self.error / self.allowed if self.allowed else (math.inf if self.error else 0.0)
 
 
-def judge(truths: Truths, trace: Trace, truth: Truth) -> Findings:
-    """The program against one truth."""
+def judge(truths: Truths, trace: Trace, truth: Truth, written: Truth | None = None) -> Findings:
+    """The program against one truth; `written`: against another for the buffers that forward writes."""
+    written = written or truth
     findings = Findings()
     rows = _Rows(truths, trace, truth)
     taken = 0
     for step in range(len(truths.batches)):
         before = _before(truths, trace, step, taken)
-        checked = _Step(truths, trace, truth, step, before)
+        checked = _Step(truths, trace, truth, written, step, before)
         counts = not math.isnan(truth.outcome(step).loss)
         taken += counts
-        doubt = truth.rounding(step) if truths.half or truths.own_types else _without_rounding(truth, step)
-        result = checked.check(doubt, thorough=truths.half)
-        if not result.ok and not truths.half:
-            # Only now it pays to see what rounding does.
-            result = checked.check(truth.rounding(step), thorough=True)
+        result = checked.check()
         findings.losses.append(result.loss)
         findings.buffers += result.buffers
         rows.add(result)
@@ -65,13 +62,6 @@ def _before(truths: Truths, trace: Trace, step: int, taken: int) -> State:
     # A parameter that the program does not give is told as one that differs.
     values = truths.start if step == 0 else {**truths.start, **state.values}
     return State(values, state.moments, taken)
-
-
-def _without_rounding(truth: Truth, step: int) -> Doubt:
-    """Where a gradient is exactly zero, an update that it would cause is no rounding."""
-    doubt, gradients = truth.doubt(step), truth.outcome(step).gradients
-    exact = {name: torch.where(value == 0, 0.0, doubt.gradients[name]) for name, value in gradients.items()}
-    return replace(doubt, gradients=exact)
 
 
 @dataclass
@@ -92,12 +82,28 @@ class _Result:
 class _Step:
     """One step of the program."""
 
-    def __init__(self, truths: Truths, trace: Trace, truth: Truth, step: int, before: State):
-        self._truths, self._trace, self._truth, self._step, self._state = truths, trace, truth, step, before
+    def __init__(self, truths: Truths, trace: Trace, truth: Truth, written: Truth, step: int, before: State):
+        self._truths, self._trace, self._truth, self._written = truths, trace, truth, written
+        self._step, self._state = step, before
         self._after = trace.states[step + 1]
 
-    def check(self, doubt: Doubt, thorough: bool) -> _Result:
-        """Everything about it, with this allowance."""
+    def check(self) -> _Result:
+        """Everything about it. What rounding does is looked at only if something is off, or if there is much of it."""
+        rounds = self._truths.half or bool(self._truths.own_types)
+        if not rounds:
+            result = self._check(self._without_rounding(), thorough=False)
+            if result.ok:
+                return result
+        doubt = replace(self._truth.rounding(self._step), buffers=self._written.rounding(self._step).buffers)
+        return self._check(doubt, thorough=True)
+
+    def _without_rounding(self) -> Doubt:
+        """Where a gradient is exactly zero, an update that it would cause is no rounding."""
+        doubt, gradients = self._truth.doubt(self._step), self._truth.outcome(self._step).gradients
+        exact = {name: torch.where(value == 0, 0.0, doubt.gradients[name]) for name, value in gradients.items()}
+        return replace(doubt, gradients=exact, buffers=self._written.doubt(self._step).buffers)
+
+    def _check(self, doubt: Doubt, thorough: bool) -> _Result:
         truth = self._truth.outcome(self._step)
         loss = LossRow(self._trace.losses[self._step], truth.loss, doubt.loss)
         parameters, moments = self._updates(truth.gradients, doubt, thorough)
@@ -115,7 +121,7 @@ class _Step:
             yield name, _worst(own[name], torch.zeros_like(own[name]), torch.zeros_like(own[name]))
 
     def _buffers(self, doubt: Doubt) -> Iterator[BufferRow]:
-        truth, own = self._truth.outcome(self._step).buffers[0], self._trace.buffers[self._step]
+        truth, own = self._written.outcome(self._step).buffers[0], self._trace.buffers[self._step]
         for name, value in truth.items():
             if name in own:
                 worst = _worst(own[name], value, doubt.buffers[name])

@@ -19,15 +19,16 @@ from .cache import CompiledObject
 from .description import Description
 from .errors import ProgramError, RanksDifferError, UsageError
 from .execution import Execution
+from .host_weights import HostWeights
 from .identity import SAMPLE_BYTES, call_facts, fingerprint, program_facts, value_facts
 from .importer.inputs import Batch
-from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
+from .importer.loss_weights import SHARED_WEIGHTS
+from .importer.saved_names import is_extra, renaming_advice
 from .optimizers import STATE_FORM, Group
 from .plan_simulation import Simulation
 from .profile import MachineProfile
 from .rehearsal import DelayDevice, Rehearsal
 from .rendezvous import on_the_way
-from .rows import division
 from .summary import describe
 
 if TYPE_CHECKING:
@@ -74,9 +75,7 @@ class Program:
         self._agreement = Agreement(self._execution, description.peers())
         # States that no part of the program reads or writes stay with the host.
         self._unused: dict[str, torch.Tensor] = {}
-        # Buffers that weights of the loss are computed from: no step writes them.
-        self._host_names = {name for weights in description.loss_weights.values() for name in weights.states()}
-        self._host_states: dict[str, torch.Tensor] = {}
+        self._host_weights = HostWeights(description, self._execution)
 
     @collective
     def step(self, *args: Any, update: bool = True, local: bool = False, **kwargs: Any) -> torch.Tensor:
@@ -138,7 +137,7 @@ class Program:
     def state_dict(self) -> dict[str, torch.Tensor]:
         """Parameters and persistent buffers under the model's own names, in full. Names of one tied tensor share one copy."""
         self._agreement.agree()
-        return self._named(self._description.names)
+        return {**self._named(self._description.names), **self._description.extra}
 
     @collective
     def loss_state_dict(self) -> dict[str, torch.Tensor]:
@@ -147,12 +146,21 @@ class Program:
         return self._named(self._description.loss_names)
 
     @collective
+    def read_parameters(self) -> dict[str, torch.Tensor]:
+        """Every trained parameter in full, by its first name in the model, as `gradients` gives them: also one that the model's state_dict leaves out."""
+        self._agreement.agree()
+        return {name: self._read(name) for group in self._description.groups for name in group.parameters}
+
+    @collective
     def load_state_dict(self, state_dict: Mapping[str, torch.Tensor]) -> None:
         """Sets parameters and persistent buffers. Raises UsageError that lists missing, unknown and unfit entries; then nothing has changed."""
         names = self._description.names
         given = _mapping(state_dict, "a state dict")
+        advice = renaming_advice(given, names)
+        if advice is not None:
+            raise UsageError(f"the state dict does not fit: {advice}")
         problems = [f"'{name}' is missing" for name in names if name not in given]
-        problems += [f"'{name}' is unknown" for name in given if name not in names]
+        problems += [f"'{name}' is unknown" for name in given if name not in names and not is_extra(name)]
         states = self._description.states
         values = {}
         for name, state in names.items():
@@ -162,6 +170,7 @@ class Program:
             raise UsageError("the state dict does not fit: " + "; ".join(problems))
         self._agree_on_values(values)
         self.write_states(values)
+        self._description.extra.update((name, value) for name, value in given.items() if is_extra(name))
 
     @collective
     def optimizer_state_dict(self) -> dict[str, Any]:
@@ -362,8 +371,7 @@ class Program:
             self._execution.write_state(symbol, value)
         else:
             self._unused[name] = value.clone()
-        if name in self._host_names:
-            self._host_states[name] = value.clone()
+        self._host_weights.note(name, value)
 
     def _named(self, names: Mapping[str, str]) -> dict[str, torch.Tensor]:
         values = {state: self._read(state) for state in dict.fromkeys(names.values())}
@@ -380,26 +388,29 @@ class Program:
         description = self._description
         tensors = bind(batch, description.inputs, description.static, description.parameters, description.rows, rows)
         first = rows[0] if rows is not None else 0
-        if entry in description.loss_weights:
-            tensors[SHARED_WEIGHTS] = self._shared_weights(description.loss_weights[entry], tensors, local)
+        comparison = self._comparison(flags, local, rows, scalars, tensors) if self._agreement.active else None
         # What no rank reads, a target that the loss leaves out say, is no input of the plan.
         read = {name: tensors[name] for name in self._execution.inputs if name in tensors}
+        if self._host_weights.are_of(entry):
+            if local and comparison is not None:
+                # The ranks are about to add up their weights, which only the same calls can.
+                self._agreement.agree(*comparison)
+            read[SHARED_WEIGHTS] = self._host_weights.of(entry, tensors, local)
 
         def run() -> dict[str, float]:
             return self._execution.run(entry, flags, read, scalars, first_row=first)
 
-        return self._alike(run, flags, local, rows, scalars, tensors) if self._agreement.active else run()
+        return run() if comparison is None else self._agreement.agree_while(run, *comparison)
 
-    def _alike(
+    def _comparison(
         self,
-        run: Callable[[], dict[str, float]],
         flags: set[str],
         local: bool,
         rows: tuple[int, int] | None,
         scalars: Mapping[str, float],
         tensors: Mapping[str, torch.Tensor],
-    ) -> dict[str, float]:
-        """A run that is the same on all ranks, on the same batch, of `local` rows among ranks that have the same."""
+    ) -> tuple[bytes, int, Callable[[], list[Fact]]]:
+        """What says that a run is the same on all ranks, on the same batch, of `local` rows among ranks that have the same."""
         inputs = self._description.inputs
         everywhere = [tensor for name, tensor in tensors.items() if not (local and inputs[name].split)]
         here = [tensor for name, tensor in tensors.items() if local and inputs[name].split]
@@ -407,8 +418,7 @@ class Program:
         numbers = struct.pack(f"{len(scalars)}d", *scalars.values())
         common = f"{sorted(flags)} {local} {fingerprint(everywhere, SAMPLE_BYTES)} ".encode() + numbers
         arguments = {"update": "update" in flags, "local": local, "accumulating": "fresh" not in flags}
-        return self._agreement.agree_while(
-            run,
+        return (
             common,
             fingerprint(here, SAMPLE_BYTES),
             lambda: call_facts(self._description, arguments, self._steps, tensors, rows),
@@ -426,23 +436,6 @@ class Program:
                 *value_facts(values, dict.fromkeys(values, "entry"), "load the same on all ranks"),
             ],
         )
-
-    def _shared_weights(self, weights: SharedWeights, tensors: Mapping[str, torch.Tensor], local: bool) -> torch.Tensor:
-        """The weights of a loss whose summands have different ones, of the whole batch."""
-        if local:
-            raise UsageError(
-                "the summands of the loss have different weights, which are known of a whole batch only: give the global batch, without local=True"
-            )
-        description = self._description
-
-        def operand(kind: str, name: str, first: int, end: int) -> torch.Tensor:
-            if kind == "state":
-                return self._host_states[name]
-            return tensors[name][first:end] if description.inputs[name].split else tensors[name]
-
-        replicas, microbatches = weights.parts
-        sizes = [size for replica in division(description.rows, replicas) for size in division(replica, microbatches)]
-        return weights.shared(weights.sums(sizes, operand), description.rows)
 
     def _scalars(self) -> dict[str, float]:
         return {

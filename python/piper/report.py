@@ -95,8 +95,8 @@ class Report:
         truth: "whole", PyTorch on the whole batch, or "parts", PyTorch looped over replicas and microbatches.
         parts: replicas and microbatches of each.
         coupling: by how much the whole batch gives something else than the loop, where rows of the batch influence each other: of the gradient of the parameter that
-            differs most (else of the loss, or of a buffer), as a part of its largest element. None: it gives the same.
-        coupled_at: that parameter or buffer.
+            differs most (or of the loss), as a part of its largest element. None: it gives the same.
+        coupled_at: that parameter.
         coupled: "parts" where the user takes the loop for the truth.
         equals_parts: whether the program equals the loop, where that gives other numbers.
         half: whether something is computed in half precision, so that gradients are held to what rounding does there.

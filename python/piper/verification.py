@@ -82,25 +82,30 @@ def compare(report: Report, program: Program, truths: Truths, strategy: Strategy
         program.close()
     report.parts = parts_of(strategy)
     whole = truths.of(trace, None)
-    report.findings = judge(truths, trace, whole)
-    if report.parts != (1, 1):
-        _look_at_parts(report, truths, trace, whole)
+    if report.parts == (1, 1):
+        report.findings = judge(truths, trace, whole)
+    else:
+        _judge_parts(report, truths, trace, whole)
     report.half, report.own_types = truths.half, truths.own_types
     report.exit_code = 0 if report.ok else 1
 
 
-def _look_at_parts(report: Report, truths: Truths, trace: Trace, whole: Truth) -> None:
-    """Whether the whole batch gives something else than the loop over its parts, and which of them the program equals."""
+def _judge_parts(report: Report, truths: Truths, trace: Trace, whole: Truth) -> None:
+    """The program against the whole batch; and whether that gives something else than the loop over its parts, and which of them the program equals."""
     parts = truths.of(trace, report.parts)
     try:
-        # A later batch counts only if the program differs from the whole one.
-        steps = [0] if report.findings.ok else range(len(truths.batches))
-        found = max((_coupling(truths, whole, parts, step) for step in steps), key=lambda pair: pair[0] or 0.0)
+        parts.outcome(0)
     except Exception:
         if report.coupled == PARTS:
             raise
         # The truth is the whole batch, which needs no loop.
+        report.findings = judge(truths, trace, whole)
         return
+    # Buffers are written part by part, in the order of the loop.
+    report.findings = judge(truths, trace, whole, parts if truths.buffers else None)
+    # A later batch counts only if the program differs from the whole one.
+    steps = [0] if report.findings.ok else range(len(truths.batches))
+    found = max((_coupling(truths, whole, parts, step) for step in steps), key=lambda pair: pair[0] or 0.0)
     report.coupling, report.coupled_at = found
     if report.coupling is not None:
         looped = judge(truths, trace, parts)
@@ -116,9 +121,6 @@ def _coupling(truths: Truths, whole: Truth, parts: Truth, step: int) -> tuple[fl
     doubt = whole.rounding(step).gradients if truths.own_types else {}
     found = _apart(one, other, doubt)
     name = max(found, key=found.get, default="")
-    if not name or not found[name] > TOLERANCE:
-        found = _buffers_apart(one, other)
-        name = max(found, key=found.get, default="")
     return (found[name], name) if name and found[name] > TOLERANCE else (None, "")
 
 
@@ -135,15 +137,6 @@ def _apart(one: Outcome, other: Outcome, doubt: Mapping[str, torch.Tensor]) -> d
         found[name] = _part(off.max().item(), scales[name]) if off.numel() else 0.0
     loss = abs(one.loss - other.loss)
     return {**found, "the loss": _part(loss if loss > TOLERANCE * max(abs(other.loss), 1e-6) else 0.0, abs(other.loss))}
-
-
-def _buffers_apart(one: Outcome, other: Outcome) -> dict[str, float]:
-    found = {}
-    for name, value in other.buffers[0].items():
-        if value.numel():
-            off = (one.buffers[0][name].double() - value.double()).abs().max().item()
-            found[f"buffer {name}"] = _part(off, value.double().abs().max().item())
-    return found
 
 
 def _part(off: float, scale: float) -> float:
