@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import logging
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +20,7 @@ from ..cache import ObjectCache
 from ..importer.errors import ImporterError
 from ..importer.imported import Imported
 from ..importer.inputs import Batch
+from ..notices import warn_user
 from ..rows import division
 from . import verdicts, work
 from .losses import NotTriedError, Rule
@@ -94,14 +94,14 @@ def check_rows(
         seen, reason = _tried(model, loss_fn, example, split, rule, own_loss, divided, effort)
     _log.info("rows checked in %.3f s", time.monotonic() - start)
     if seen is None:
-        warnings.warn(f"{_UNTRIED}: {reason}", stacklevel=4)
+        warn_user(f"{_UNTRIED}: {reason}")
         return
     if seen.loss.refused:
         raise ImporterError(_refusal(loss_fn, rule, seen))
     if seen.loss.difference is not None:
-        warnings.warn(_refusal(loss_fn, rule, seen), stacklevel=4)
+        warn_user(_refusal(loss_fn, rule, seen))
     if seen.untried:
-        warnings.warn(f"{_UNTRIED}: {seen.untried}", stacklevel=4)
+        warn_user(f"{_UNTRIED}: {seen.untried}")
     imported.coupled = (seen.meets,) if seen.meets else ()
     if cache is not None and not (imported.coupled or seen.loss.difference or seen.untried):
         verdicts.keep(cache, key)
