@@ -2,7 +2,8 @@
 """Finds operations that mix the rows of a batch, so that parts of it computed apart give something else than the whole.
 
 The step runs twice on shapes alone, with two numbers of rows. What treats every row by itself has results that grow as the rows do; a sum over the rows has
-results that don't, products of rows with rows have results that grow faster. What mixes rows and keeps shapes (a softmax over dim 0) is not found.
+results that don't, products of rows with rows have results that grow faster. What mixes rows and keeps shapes (a softmax over dim 0)
+numbers find (`piper.probing`).
 """
 
 from __future__ import annotations

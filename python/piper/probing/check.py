@@ -26,7 +26,7 @@ from . import verdicts, work
 from .losses import NotTriedError, Rule
 from .places import line_of
 from .subject import subject
-from .trial import Seen, Trial
+from .trial import LossSeen, Seen, Trial
 
 _log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ def check_rows(
     if seen.loss.refused:
         raise ImporterError(_refusal(loss_fn, rule, seen))
     if seen.loss.difference is not None:
-        warn_user(_refusal(loss_fn, rule, seen))
+        warn_user(_doubt(loss_fn, seen.loss))
     if seen.untried:
         warn_user(f"{_UNTRIED}: {seen.untried}")
     imported.coupled = (seen.meets,) if seen.meets else ()
@@ -219,6 +219,13 @@ def _refusal(loss_fn: Callable, rule: Rule, seen: Seen) -> str:
         f"{_named(loss_fn)}: the loss of a whole batch is not that of its parts, combined {_RULES.get(rule.form.kind, 'by their terms')}: for parts of "
         f"{parts} rows{how} {seen.loss.difference}; return a pair (sum, weight) of which both add up over rows (where rows belong together, make them one "
         "row), or compile without dividing the batch"
+    )
+
+
+def _doubt(loss_fn: Callable, loss: LossSeen) -> str:
+    return (
+        f"{_named(loss_fn)}: the loss of the example is that of its parts, and it would not be {loss.how}, where {loss.difference}: if there will be such data, "
+        "return a pair (sum, weight) of which both add up over rows"
     )
 
 
