@@ -87,6 +87,8 @@ def check_rows(
     seen = None
     rule = Rule(imported.loss, reduction)
     key = verdicts.key_of(imported, loss_fn, divided, reduction, own_loss) if cache is not None else ""
+    # Of an import that several compilations share.
+    imported.coupled = ()
     if not reason:
         if cache is not None and verdicts.is_known(cache, key):
             return

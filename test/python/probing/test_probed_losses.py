@@ -112,6 +112,15 @@ def test_right_where_not_refused(name):
             assert error(model, loss_fn, found.imported, data(1), division) < 1e-5
 
 
+def test_what_is_declared_is_tried_too():
+    model = nn.Linear(6, 4)
+    for name in ("halves, mean", "roll", "root", "centred whole"):
+        found = verdict(model, REFUSED[name], data(), loss_reduction="mean_rows")
+        assert found.tried and "as loss_reduction='mean_rows' declares" in found.error, name
+    assert verdict(model, F.cross_entropy, data(), loss_reduction="sum").error
+    assert not verdict(model, lambda z, y: squares(z, y).mean(), data(), loss_reduction="mean_rows").error
+
+
 def test_the_message_names_the_line_and_how_far_it_is_off():
     found = verdict(nn.Linear(6, 4), dpo, data())
     assert found.tried

@@ -158,6 +158,30 @@ def test_modules_are_named_where_no_line_is_known():
     assert verdict(encoder(True), summed, sequences).silent
 
 
+class OwnLoss(nn.Module):
+    """As Hugging Face's models do it: tokens that are ignored count in no part."""
+
+    def __init__(self, change=lambda h: h, weight=lambda z: 1.0):
+        super().__init__()
+        self.embed, self.head, self.change, self.weight = nn.Embedding(9, 6), nn.Linear(6, 9), change, weight
+
+    def forward(self, input_ids, labels):
+        logits = self.head(self.change(self.embed(input_ids)))
+        loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten()) * self.weight(logits)
+        return {"loss": loss, "logits": logits}
+
+
+def test_a_models_own_loss():
+    ids = torch.randint(0, 9, (ROWS, 5))
+    labels = ids.masked_fill(torch.rand(ROWS, 5) < 0.4, -100)
+    for example in (ids, labels):
+        batch = {"input_ids": ids, "labels": example}
+        assert verdict(OwnLoss(), None, batch, 1, 3).silent
+        for model in (OwnLoss(lambda h: h.softmax(0)), OwnLoss(weight=lambda z: z.norm().detach())):
+            found = verdict(model, None, batch, 1, 3)
+            assert found.error or found.imported.coupled
+
+
 def test_compiling_warns_of_it(monkeypatch):
     class ImportedError(Exception):
         pass

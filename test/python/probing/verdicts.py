@@ -12,6 +12,7 @@ from piper.errors import UsageError
 from piper.importer import import_model
 from piper.importer.imported import Imported
 from piper.importer.inputs import Batch, describe
+from piper.importer.loss import own_loss
 from piper.probing import Divided, check_rows
 from piper.rows import part_rows
 
@@ -33,7 +34,10 @@ class Verdict:
 def verdict(
     model, loss_fn, batch, replicas=2, microbatches=1, loss_reduction=None, cache=None, numbers=True
 ) -> Verdict:
-    inputs, _, rows = describe(Batch.of(batch), None)
+    """`loss_fn` None: the model computes its own."""
+    own = loss_fn is None
+    loss_fn, batch = (own_loss, Batch.without_target(batch)) if own else (loss_fn, batch)
+    _, _, rows = describe(Batch.of(batch), None)
     tried = False
     try:
         imported = import_model(
@@ -46,7 +50,7 @@ def verdict(
             tried = True
             if numbers:
                 check_rows(
-                    model, loss_fn, batch, imported, Divided(rows, replicas, microbatches), loss_reduction, cache
+                    model, loss_fn, batch, imported, Divided(rows, replicas, microbatches), loss_reduction, cache, own
                 )
     except UsageError as error:
         return Verdict(str(error), tried)
