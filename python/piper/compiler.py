@@ -33,6 +33,7 @@ from .program import Program
 from .progress import Progress
 from .rendezvous import check_world_size
 from .rows import part_rows
+from .unused import tell_unused_parameters
 
 
 def compile(
@@ -104,6 +105,7 @@ def compile_with(
         training = importing(
             model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
         )
+        tell_unused_parameters(training)
         evaluation = importing(model, loss_fn, batch, rows=parts, training=False, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
