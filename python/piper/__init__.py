@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from .compiler import compile
     from .compositions import verify_all
     from .directives import Strategy
-    from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UnusedParametersWarning, UsageError
+    from .errors import (
+        CompileError,
+        CoupledRowsWarning,
+        PiperError,
+        ProgramError,
+        RankLostError,
+        UnusedParametersWarning,
+        UsageError,
+    )
     from .importer.annotate import annotate, annotate_modules, annotations_of
     from .mesh import Mesh
     from .plan_simulation import Simulation, simulate

@@ -17,7 +17,7 @@ from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
-from .errors import UsageError
+from .errors import StrategyError, UsageError
 from .importer import import_model
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
@@ -32,6 +32,7 @@ from .phases import Phases
 from .program import Program
 from .progress import Progress
 from .rendezvous import check_world_size
+from .revisits import explained
 from .rows import part_rows
 from .unused import tell_unused_parameters
 
@@ -118,7 +119,10 @@ def compile_with(
         functions = function_texts([training, evaluation], cache, bar)
         graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
         bar.step("scheduling and planning")
-        phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        try:
+            phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        except StrategyError as error:
+            raise explained(error, training) from None
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
     names, loss_names = _names(model, loss_fn, states)

@@ -31,11 +31,12 @@ _ATTRIBUTE = "_piper_module_annotations"
 
 @dataclass(frozen=True)
 class Scope:
-    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags."""
+    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags; `module` names the module entered."""
 
     serial: int
     tags: tuple[tuple[str, int], ...]
     in_block: bool
+    module: str = ""
 
 
 _ROOT = Scope(0, (), False)
@@ -76,7 +77,7 @@ class TagRecorder:
             yield
 
     @contextlib.contextmanager
-    def enter(self, tags: Mapping[str, int], block: bool = False) -> Iterator[None]:
+    def enter(self, tags: Mapping[str, int], block: bool = False, module: str = "") -> Iterator[None]:
         """Enters a scope that adds `tags` to those in force."""
         if self._in_backward():
             yield
@@ -91,7 +92,9 @@ class TagRecorder:
                 )
             merged[name] = index
         self._serial += 1
-        self._current = Scope(self._serial, tuple(sorted(merged.items())), outer.in_block or block)
+        self._current = Scope(
+            self._serial, tuple(sorted(merged.items())), outer.in_block or block, module or outer.module
+        )
         try:
             with self._mark(self._current):
                 yield
@@ -238,6 +241,7 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
             for module in group:
                 for part in callable_parts(modules[module]):
                     tags.setdefault(part, {})[name] = index
+    names = {part: name for name, part in reversed(modules.items())}
     blocks: set[nn.Module] = set()
     for index, element in enumerate(block_elements(model)):
         for part in callable_parts(element):
@@ -246,18 +250,18 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
     handles = []
     try:
         for module, entries in tags.items():
-            handles += _hook(module, entries, module in blocks, recorder)
+            handles += _hook(module, entries, module in blocks, names.get(module, ""), recorder)
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, recorder: TagRecorder) -> list:
+def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, name: str, recorder: TagRecorder) -> list:
     entered: list[contextlib.AbstractContextManager] = []
 
     def before(_module, _args):
-        scope = recorder.enter(tags, block)
+        scope = recorder.enter(tags, block, name)
         scope.__enter__()
         entered.append(scope)
 
