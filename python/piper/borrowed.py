@@ -24,9 +24,10 @@ def borrowed(modules: Sequence[nn.Module]) -> Iterator[None]:
     tensors = {id(tensor): tensor for module in modules for tensor in (*module.parameters(), *module.buffers())}
     kept = [(tensor, tensor.data, tensor.grad if tensor.is_leaf else None) for tensor in tensors.values()]
     attributes = [(part, _contents(vars(part))) for part in _parts(modules)]
-    for tensor, _, gradient in kept:
+    for tensor, data, gradient in kept:
         if gradient is not None:
             tensor.grad = None
+        tensor.data = data.clone()
     try:
         with torch.random.fork_rng(devices=[]), torch.enable_grad(), _uncompiled():
             yield

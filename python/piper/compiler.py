@@ -17,7 +17,7 @@ from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
-from .errors import RanksDifferError, UsageError
+from .errors import RanksDifferError, StrategyError, UsageError
 from .importer import import_model
 from .importer.ambient import set_aside
 from .importer.imported import Imported, State
@@ -36,7 +36,9 @@ from .probing import Divided
 from .program import Program
 from .progress import Progress
 from .rendezvous import check_world_size, on_the_way
+from .revisits import explained
 from .rows import part_rows
+from .unused import tell_unused_parameters
 from .watch import Watch
 
 
@@ -139,6 +141,7 @@ def compile_with(
         training = importing(
             model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
         )
+        tell_unused_parameters(training)
         evaluation = importing(model, loss_fn, batch, rows=parts, training=False, form=training.loss, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
@@ -155,7 +158,10 @@ def compile_with(
         functions = function_texts([training, evaluation], cache, bar)
         graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
         bar.step("scheduling and planning")
-        phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        try:
+            phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        except StrategyError as error:
+            raise explained(error, training) from None
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
     symbols = emit.state_symbols(graphs, functions, groups, strategy)

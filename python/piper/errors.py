@@ -56,6 +56,10 @@ class CoupledRowsWarning(UserWarning):
     """Rows of a batch influence each other, so that dividing the batch changes what is computed."""
 
 
+class UnusedParametersWarning(UserWarning):
+    """The loss does not depend on some of the trainable parameters, which therefore do not train."""
+
+
 class RunError(PiperError, RuntimeError):
     """A kernel failed, or a run was broken off. State may be half updated, so the program runs no more."""
 

@@ -105,7 +105,7 @@ def _judge_parts(report: Report, truths: Truths, trace: Trace, whole: Truth) -> 
     report.findings = judge(truths, trace, whole, parts if truths.buffers else None)
     # A later batch counts only if the program differs from the whole one.
     steps = [0] if report.findings.ok else range(len(truths.batches))
-    found = max((_coupling(truths, whole, parts, step) for step in steps), key=lambda pair: pair[0] or 0.0)
+    found = max((coupling(truths, whole, parts, step) for step in steps), key=lambda pair: pair[0] or 0.0)
     report.coupling, report.coupled_at = found
     if report.coupling is not None:
         looped = judge(truths, trace, parts)
@@ -114,7 +114,7 @@ def _judge_parts(report: Report, truths: Truths, trace: Trace, whole: Truth) -> 
             report.findings, report.truth = looped, PARTS
 
 
-def _coupling(truths: Truths, whole: Truth, parts: Truth, step: int) -> tuple[float | None, str]:
+def coupling(truths: Truths, whole: Truth, parts: Truth, step: int) -> tuple[float | None, str]:
     """By how much the whole batch differs from the loop, as a part of the largest in the loop, and where; None if that is no more than rounding."""
     one, other = whole.outcome(step), parts.outcome(step)
     # In float64 rounding is far below what counts.

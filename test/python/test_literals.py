@@ -30,7 +30,8 @@ FORMS = {
         + (1 / torch.tensor([-0.0, 1, 1, 1, 1, 1])).clamp(-2, 2) * x
     ),
     "table": lambda x: torch.where(TABLE.isfinite(), x, (x * TABLE).nan_to_num(0.5, 2.0, -2.0)),
-    "largest": lambda x: x + torch.finfo(torch.float32).min * (x > 5) + (x > 0.5) * -1e300,
+    "largest": lambda x: x + torch.finfo(torch.float32).min * (x > 5),
+    "overflowing": lambda x: ((x > 0.5) * -1e300).nan_to_num(1.0, 2.0, -2.0) * x,
     "smallest": lambda x: x / (x.abs() + torch.finfo(torch.float32).tiny) + (x.double() + 1e-300).float(),
     "integers": lambda x: (
         ((x * 0).long() + 2**62 + 1).remainder(1000).float() * x + ((x * 0).int() + (2**31 - 1)) * 1e-9 * x
@@ -76,7 +77,7 @@ def found():
 @pytest.mark.parametrize("name", FORMS)
 def test_gradients_are_torchs(found, name):
     ours, truth = found[0][name]
-    torch.testing.assert_close(ours, truth, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(ours, truth, rtol=1e-5, atol=1e-5, equal_nan=True)
 
 
 def test_the_loss_is_torchs(found):

@@ -349,6 +349,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 tuple((giver, number) for giver, number in reference.takes[index] if reference.gives[giver][number]),
                 reference.gives[index],
                 piece.key[0] == "G",
+                piece.where(),
             )
         )
     _refuse_types(families)
