@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -149,7 +149,7 @@ class Lowering:
         replies = dict(zip(flats, self._threads.map(run, flats.values()), strict=True))
         failed = {name: reply for name, reply in replies.items() if isinstance(reply, _Failure)}
         if failed:
-            raise ImporterError(self._explain([flats[name] for name in failed], next(iter(failed.values()))))
+            raise ImporterError(self._explain(failed, flats))
         return replies
 
     def _request(self, flat: FlatGraph) -> str | _Failure:
@@ -159,31 +159,37 @@ class Lowering:
         finally:
             self._idle.put(worker)
 
-    def _explain(self, failed: Sequence[FlatGraph], first: _Failure) -> str:
+    def _explain(self, failed: Mapping[str, _Failure], flats: Mapping[str, FlatGraph]) -> str:
         suspects: dict[str, tuple[FlatGraph, list[str]]] = {}
-        for flat in failed:
+        owners: dict[str, set[str]] = {}
+        lines: dict[str, int] = {}
+        explained: set[str] = set()
+        for name in failed:
             try:
-                operations = _single_operations(flat)
+                operations = _single_operations(flats[name])
             except Exception as error:  # noqa: BLE001  (a decomposition of torch may raise anything)
-                return (
-                    f"a function of the model can't be decomposed: {type(error).__name__}: {error} ({_sources(flat)})"
-                )
+                explained.add(name)
+                lines[f"{_sources(flats[name])}: can't be decomposed: {type(error).__name__}: {error}"] = 1
+                continue
             for operation, source in operations:
                 key = repr((operation.inputs, [(step.target, step.args, step.kwargs) for step in operation.steps]))
                 suspects.setdefault(key, (operation, []))[1].append(source)
-        guilty: dict[str, int] = {}
+                owners.setdefault(key, set()).add(name)
         replies = self._threads.map(lambda entry: self._request(entry[0]), suspects.values())
-        for (operation, sources), reply in zip(suspects.values(), replies, strict=True):
+        for (key, (operation, sources)), reply in zip(suspects.items(), replies, strict=True):
             if isinstance(reply, _Failure):
+                explained |= owners[key]
                 how = f"crashes torch-mlir ({reply.message})" if reply.crashed else "has no lowering"
                 how += _of_several_dtypes(operation)
                 for source in sources:
                     line = f"{source or 'unknown line'}: '{operation.steps[0].target}' {how}"
-                    guilty[line] = guilty.get(line, 0) + 1
-        if not guilty:
-            return f"a function of the model can't be lowered: {first.message} ({_sources(failed[0])})"
-        listed = [line + (f" ({count} times)" if count > 1 else "") for line, count in guilty.items()]
-        if any(map(advice.is_of_transformers, guilty)):
+                    lines[line] = lines.get(line, 0) + 1
+        for name, failure in failed.items():
+            if name not in explained:
+                # Each operation lowers by itself: only together they don't.
+                lines[f"{_sources(flats[name])}: a function can't be lowered: {failure.message}"] = 1
+        listed = [line + (f" ({count} times)" if count > 1 else "") for line, count in lines.items()]
+        if any(map(advice.is_of_transformers, lines)):
             listed.append(advice.TRANSFORMERS_EXPERTS)
         return "operations that can't be imported:\n  " + "\n  ".join(listed)
 
@@ -195,7 +201,7 @@ def _of_several_dtypes(flat: FlatGraph) -> str:
 
 
 def _sources(flat: FlatGraph) -> str:
-    lines = list(dict.fromkeys(step.source for step in flat.steps if step.source))
+    lines = list(dict.fromkeys(step.source for step in flat.steps if step.source)) or ["unknown line"]
     return ", ".join(lines[:4]) + (", ..." if len(lines) > 4 else "")
 
 
@@ -205,7 +211,8 @@ def _single_operations(flat: FlatGraph) -> list[tuple[FlatGraph, str]]:
     module = decompose(unflatten(flat), flat.inputs, table)
     found = []
     for node in calls(module.graph):
-        if library_call(node) is not None or isinstance(node.args and node.args[0], fx.Node) and _is_item(node):
+        # What has no result, a check of indices say, is left out of the function, too.
+        if not node.users or library_call(node) is not None or isinstance(node.args and node.args[0], fx.Node) and _is_item(node):
             continue
         items = [user for user in node.users if _is_item(user)]
         single = subgraph([node, *items], node.all_input_nodes, items or [node])
