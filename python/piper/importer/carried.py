@@ -21,8 +21,8 @@ from . import fingerprint
 from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
 from .errors import ImporterError
-from .python_state import PythonState
 from .places import MISSING, Change, Place, Places, is_random, is_same
+from .python_state import PythonState
 from .user_code import Executed, Names, Watchpoints
 
 _GROWING = (list, set, collections.deque)
