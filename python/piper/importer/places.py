@@ -22,8 +22,10 @@ from torch import nn
 
 from .user_code import Names, is_own_code, names_of
 
-#: What every module has: its tables, hooks and flags.
-MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | {"_piper_module_annotations"}
+#: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
+MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | frozenset(
+    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations")
+)
 MISSING = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
 _MOST_NODES = 50_000
