@@ -9,7 +9,7 @@ import types
 import numpy as np
 import pytest
 import torch
-from piper.importer import ImporterError, import_model
+from piper.importer import ImporterError, annotate_modules, import_model
 from torch import nn
 from torch.nn import functional as F
 
@@ -236,6 +236,13 @@ def test_a_tensor_kept_for_others_is_told_and_not_left():
     (message,) = [str(warning.message) for warning in caught]
     assert line_of(forward) + "'model.shown'" in message and "'model.aux['shown']'" in message
     assert not hasattr(net, "shown") and not net.aux
+    copy.deepcopy(net)
+
+
+def test_counting_costs_leaves_lists_as_they_are():
+    net = model(keeps)
+    annotate_modules(net, stages=1, batch=(X, Y))
+    assert not net.kept
     copy.deepcopy(net)
 
 
