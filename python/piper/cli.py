@@ -115,19 +115,31 @@ def verify(
         bool,
         typer.Option("--all", help="every schedule with every ZeRO level, as a table; cuts the model as each needs"),
     ] = False,
+    coupled: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--coupled", help="'parts': where rows meet (BatchNorm), PyTorch looped over the parts of a batch is right"
+        ),
+    ] = None,
 ) -> None:
-    """Compares losses, gradients and parameters with plain PyTorch's; exit code 1 if they differ, 2 if there is nothing to compare."""
+    """Compares losses, gradients and updates with plain PyTorch's; exit code 1 if they differ, 2 if there is nothing to compare."""
     import piper
 
     user = _load(model)
     if every:
         if strategy is not None:
             raise piper.UsageError("--all: expected no --strategy beside it")
-        raise typer.Exit(_verify_all(user, _mesh(mesh), microbatches, steps, bucket_size, lr, check_rows))
+        raise typer.Exit(_verify_all(user, _mesh(mesh), microbatches, steps, bucket_size, lr, coupled, check_rows))
     plan = _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size)
     batches = [user.batch(step) for step in range(steps)]
     report = piper.verify(
-        user.model, user.loss_fn, batches, strategy=plan, optimizer=_optimizer(user, lr), check_rows=check_rows
+        user.model,
+        user.loss_fn,
+        batches,
+        strategy=plan,
+        optimizer=_optimizer(user, lr),
+        coupled=coupled,
+        check_rows=check_rows,
     )
     _say(str(report))
     raise typer.Exit(report.exit_code)
@@ -287,7 +299,14 @@ def _strategy(
 
 
 def _verify_all(
-    user: Any, mesh: Any, microbatches: int, steps: int, bucket_size: float, lr: float, check_rows: bool
+    user: Any,
+    mesh: Any,
+    microbatches: int,
+    steps: int,
+    bucket_size: float,
+    lr: float,
+    coupled: str | None,
+    check_rows: bool,
 ) -> int:
     """Prints a line for each composition as soon as it is there; the exit code."""
     import piper
@@ -305,6 +324,7 @@ def _verify_all(
         microbatches=microbatches,
         optimizer=_optimizer(user, lr),
         bucket_size=bucket_size,
+        coupled=coupled,
         check_rows=check_rows,
     ):
         _say(str(result))

@@ -17,15 +17,15 @@ from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
-from .errors import UsageError
+from .errors import RanksDifferError, StrategyError, UsageError
 from .importer import import_model
 from .importer.ambient import set_aside
-from .importer.build import LOSS
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe, forward_parameters, settled_dims
 from .importer.loss import own_loss
 from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
+from .importer.saved_names import extra_states, saved_names
 from .importer.wrapped import plain_module
 from .kernels import compile_functions
 from .lowered import function_texts
@@ -35,8 +35,10 @@ from .phases import Phases
 from .probing import Divided
 from .program import Program
 from .progress import Progress
-from .rendezvous import check_world_size
+from .rendezvous import check_world_size, on_the_way
+from .revisits import explained
 from .rows import part_rows
+from .unused import tell_unused_parameters
 from .watch import Watch
 
 
@@ -52,6 +54,7 @@ def compile(
     cache_dir: str | os.PathLike | None = None,
     progress: bool = True,
     check_rows: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """Compiles one training step of `model` and an evaluation to a program that is ready to run.
 
@@ -62,7 +65,8 @@ def compile(
         loss_fn: `loss_fn(output, target)`; returns a sum of means and sums over the rows, each times a number, or (sum, weight). None: the model computes its own
             loss, as Hugging Face's do: its 0-dimensional output, `.loss` or `["loss"]`.
         batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count,
-            and for `check_rows` the values of a few rows. Without loss_fn the model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
+            and for `check_rows` the values of a few rows. Without loss_fn the model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or
+            `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
         strategy: directives over a mesh; none is one rank.
         optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; its options are read again at each step, so that schedulers work. Moments are the
             program's own: `program.load_optimizer_state_dict` sets them, the optimizer's load_state_dict sets options alone. None: no updates.
@@ -73,28 +77,31 @@ def compile(
         check_rows: where the batch is divided, try in plain PyTorch on a few rows and a copy of the model whether loss and model divide as the graph says: a
             loss that does not is refused, and rows that meet in the model are warned of. Tens of milliseconds for a small model, at most about a second; a
             verdict is kept with the compiled functions. False: only what the graph shows.
+        sync_parameters: under torchrun, begin on all ranks with rank 0's parameters and buffers; else they are to be equal on all ranks. The model stays as it is.
 
     Raises:
-        UsageError: the strategy, the batch or the optimizer does not fit the model; StrategyError where the compiler's passes find it.
+        UsageError: the strategy, the batch or the optimizer does not fit the model, or the ranks of a job are not alike; StrategyError where the compiler's passes
+            find it.
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
-    return compile_with(
-        import_model,
-        model,
-        loss_fn,
-        batch,
-        strategy,
-        optimizer,
-        batch_dims,
-        loss_reduction,
-        cache_dir,
-        progress,
-        check_rows,
-    )
+    with on_the_way(), set_aside():
+        return compile_with(
+            import_model,
+            model,
+            loss_fn,
+            batch,
+            strategy,
+            optimizer,
+            batch_dims,
+            loss_reduction,
+            cache_dir,
+            progress,
+            check_rows,
+            sync_parameters,
+        )
 
 
-@set_aside()
 def compile_with(
     importing: Callable[..., Imported],
     model: nn.Module,
@@ -107,6 +114,7 @@ def compile_with(
     cache_dir: str | os.PathLike | None = None,
     progress: bool = False,
     check_rows: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
@@ -132,6 +140,7 @@ def compile_with(
         training = importing(
             model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
         )
+        tell_unused_parameters(training)
         evaluation = importing(model, loss_fn, batch, rows=parts, training=False, form=training.loss, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
@@ -139,7 +148,7 @@ def compile_with(
         if divisions > 1 and check_rows and rows is not None:
             bar.step("checking rows")
             divided = Divided(rows, strategy.num_replicas, strategy.num_microbatches)
-            probing.check_rows(model, loss_fn, batch, training, divided, loss_reduction, cache)
+            probing.check_rows(model, loss_fn, batch, training, divided, loss_reduction, cache, own_loss_only)
         if divisions > 1:
             warn_of_coupled_rows(model, training, strategy.num_replicas, strategy.num_microbatches)
         strategy.check(_indices(training))
@@ -148,11 +157,14 @@ def compile_with(
         functions = function_texts([training, evaluation], cache, bar)
         graphs = [emit.Graph("step", rows or 1, training), emit.Graph("evaluate", rows or 1, evaluation)]
         bar.step("scheduling and planning")
-        phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        try:
+            phases = Phases(emit.module_text(graphs, functions, groups, strategy))
+        except StrategyError as error:
+            raise explained(error, training) from None
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
     symbols = emit.state_symbols(graphs, functions, groups, strategy)
-    names, loss_names = _names(model, states)
+    names, loss_names = _names(model, loss_fn, states)
     description = Description(
         inputs={name: item for name, item in training.inputs.items() if name != SHARED_WEIGHTS},
         static=training.static,
@@ -177,11 +189,17 @@ def compile_with(
             for graph in graphs
             if graph.imported.weights
         },
+        extra=extra_states(model),
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
     watch = Watch(model, {"step": training, "evaluate": evaluation})
     program = Program(description, plan, kernels, phases.text, watch=watch)
-    program.write_states({name: state.value for name, state in states.items()})
+    values = {name: state.value for name, state in states.items()}
+    try:
+        program.begin(values, {name: state.kind for name, state in states.items()}, sync_parameters)
+    except RanksDifferError:
+        program.close()
+        raise
     return program
 
 
@@ -243,8 +261,7 @@ def _replicas(strategy: Strategy) -> list[tuple[int, int]]:
     return result
 
 
-def _names(model: nn.Module, states: Mapping[str, State]) -> tuple[dict[str, str], dict[str, str]]:
+def _names(model: nn.Module, loss_fn: Callable, states: Mapping[str, State]) -> tuple[dict[str, str], dict[str, str]]:
     """The state behind each name of the model's state_dict, in its order, and of a loss module's."""
-    found = {name: state.name for state in states.values() if state.persistent for name in state.all_names}
-    ordered = {name: found.pop(name) for name in model.state_dict() if name in found}
-    return ordered, {name.removeprefix(f"{LOSS}."): state for name, state in found.items()}
+    tensors = {name: state.value for name, state in states.items() if state.kind != "constant"}
+    return saved_names(model, tensors), saved_names(loss_fn, tensors) if isinstance(loss_fn, nn.Module) else {}

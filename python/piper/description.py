@@ -48,6 +48,7 @@ class Description:
         symbols: states that the plan knows by another name, as theirs is taken.
         on_update: called after each optimizer step.
         loss_weights: by entry, the weights of the loss that the host computes before it runs.
+        extra: what the model's state_dict holds beside tensors of the program (get_extra_state); not saved.
     """
 
     inputs: Mapping[str, Input]
@@ -67,6 +68,11 @@ class Description:
     symbols: Mapping[str, str] = field(default_factory=dict)
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
     loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
+    extra: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def peers(self) -> list[int]:
+        """For each rank the first that has the same rows of the batch."""
+        return [self.replicas.index(part) for part in self.replicas]
 
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
         """(first, last + 1) of the rows that the ranks of this process read, which must be contiguous."""

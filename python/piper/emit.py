@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from .directives import Strategy
+from .importer.constants import same_bits
 from .importer.imported import Family, Imported, InputRef, Node, ResultRef, State, StateRef, TensorSpec, Value
 from .mlir_text import bare_or_quoted, quoted
 from .optimizers import Group
@@ -98,7 +99,7 @@ def with_own_constants(imported: Imported, other: Imported, prefix: str) -> Impo
     renamed = {
         name: replace(state, name=prefix + name, all_names=(prefix + name,))
         for name, state in imported.states.items()
-        if state.kind == "constant" and name in other.states and not torch.equal(state.value, other.states[name].value)
+        if state.kind == "constant" and name in other.states and not same_bits(state.value, other.states[name].value)
     }
     if any(state.name in imported.states or state.name in other.states for state in renamed.values()):
         return with_own_constants(imported, other, f"{prefix}_")

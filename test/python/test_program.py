@@ -670,5 +670,25 @@ def test_coupled_rows_are_warned_of_where_the_batch_is_divided(functional, named
         compile_(instance, strategy=strategy, example=batch(0, 12)).close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", piper.CoupledRowsWarning)
-        report = piper.verify(model, F.cross_entropy, [batch(0, 12)], strategy=strategy)
-    assert report.ok and "equal to PyTorch looped over 2 replicas x 2 microbatches" in str(report)
+        reports = [
+            piper.verify(model, F.cross_entropy, [batch(0, 12)], strategy=strategy, coupled=coupled)
+            for coupled in ("parts", None, "rows")
+        ]
+    assert reports[0].ok and "equal to PyTorch looped over 2 replicas x 2 microbatches" in str(reports[0])
+    assert not reports[1].ok and "say coupled='parts'" in str(reports[1])
+    assert reports[0].coupling == reports[1].coupling == pytest.approx(_coupling(model, batch(0, 12)), rel=1e-6)
+    assert reports[2].exit_code == 2 and "expected coupled to be 'parts' or None, got 'rows'" in reports[2].error
+
+
+def _coupling(model, whole):
+    """How far gradients of the whole batch are from those of the loop over four parts, in plain PyTorch."""
+    gradients = []
+    for parts in ([whole], list(zip(*(tensor.tensor_split(4) for tensor in whole), strict=True))):
+        copied = copy.deepcopy(model).double()
+        sum(F.cross_entropy(copied(x.double()), y) / len(parts) for x, y in parts).backward()
+        gradients.append({name: parameter.grad for name, parameter in copied.named_parameters()})
+    one, loop = gradients
+    largest = max(g.abs().max() for g in loop.values())
+    sizes = {name: g.abs().max() for name, g in loop.items()}
+    sizes = {name: size if size > 1e-9 * largest else largest for name, size in sizes.items()}
+    return max(((one[name] - loop[name]).abs().max() / sizes[name]).item() for name in loop)

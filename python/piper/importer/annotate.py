@@ -32,13 +32,14 @@ _ATTRIBUTE = "_piper_module_annotations"
 @dataclass(frozen=True)
 class Scope:
     """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags; `continues` says that it goes on with
-    the block that was left last.
+    the block that was left last; `module` names the module entered.
     """
 
     serial: int
     tags: tuple[tuple[str, int], ...]
     in_block: bool
     continues: bool = False
+    module: str = ""
 
 
 _ROOT = Scope(0, (), False)
@@ -86,7 +87,9 @@ class TagRecorder:
         return first
 
     @contextlib.contextmanager
-    def enter(self, tags: Mapping[str, int], block: bool = False, continues: bool = False) -> Iterator[None]:
+    def enter(
+        self, tags: Mapping[str, int], block: bool = False, continues: bool = False, module: str = ""
+    ) -> Iterator[None]:
         """Enters a scope that adds `tags` to those in force."""
         if self._in_backward():
             yield
@@ -101,7 +104,8 @@ class TagRecorder:
                 )
             merged[name] = index
         self._serial += 1
-        self._current = Scope(self._serial, tuple(sorted(merged.items())), outer.in_block or block, continues)
+        in_block, module = outer.in_block or block, module or outer.module
+        self._current = Scope(self._serial, tuple(sorted(merged.items())), in_block, continues, module)
         try:
             with self._mark(self._current):
                 yield
@@ -249,6 +253,7 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
             for module in group:
                 for part in callable_parts(modules[module]):
                     tags.setdefault(part, {})[name] = index
+    names = {part: name for name, part in reversed(modules.items())}
     # Whether each part of a block goes on with it.
     in_blocks: dict[nn.Module, bool] = {}
     for index, block in enumerate(blocks(model)):
@@ -260,7 +265,8 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
     try:
         for module, entries in tags.items():
             later = _without_pipeline_tags(entries) if isinstance(module, TABLES) else entries
-            handles += _hook(module, (entries, later), module in in_blocks, in_blocks.get(module, False), recorder)
+            how = (module in in_blocks, in_blocks.get(module, False), names.get(module, ""))
+            handles += _hook(module, (entries, later), how, recorder)
         yield
     finally:
         for handle in handles:
@@ -274,16 +280,15 @@ def _without_pipeline_tags(tags: Mapping[str, int]) -> dict[str, int]:
 def _hook(
     module: nn.Module,
     tags: tuple[Mapping[str, int], Mapping[str, int]],
-    block: bool,
-    continues: bool,
+    how: tuple[bool, bool, str],
     recorder: TagRecorder,
 ) -> list:
-    """Hooks that enter the scope: with `tags[0]` at the first call, with `tags[1]` at later ones."""
+    """Hooks that enter the scope: with `tags[0]` at the first call, with `tags[1]` at later ones; `how` are the further arguments of `TagRecorder.enter`."""
     entered: list[contextlib.AbstractContextManager] = []
 
     def before(_module, _args):
         first, later = tags
-        scope = recorder.enter(first if recorder.is_first_call(module) else later, block, continues)
+        scope = recorder.enter(first if recorder.is_first_call(module) else later, *how)
         scope.__enter__()
         entered.append(scope)
 

@@ -28,6 +28,7 @@ from .loss_form import LossForm
 from .pieces import Program, program_of, row_dependent_constants
 from .proportion import Proportion, start_from_mean
 from .python_state import PythonState
+from .saved_names import saved_names
 from .step import LOSS, MODEL, Step, Survey
 from .unify import unify
 from .wrapped import plain_module
@@ -228,7 +229,7 @@ def _trained(children: Mapping[str, nn.Module]) -> set[str]:
     return {
         f"{prefix}.{name}"
         for prefix, module in children.items()
-        for name, parameter in module.named_parameters(remove_duplicate=False)
+        for name, parameter in nn.Module.named_parameters(module, remove_duplicate=False)
         if parameter.requires_grad
     }
 
@@ -236,20 +237,17 @@ def _trained(children: Mapping[str, nn.Module]) -> set[str]:
 def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
     names: dict[int, list[str]] = {}
     tensors: dict[int, tuple[torch.Tensor, str]] = {}
-    saved: set[str] = set()
+    saved: set[int] = set()
     for prefix, module in children.items():
-        saved |= {state_name(f"{prefix}.{name}") for name in module.state_dict()}
-        for kind, found in (
-            ("parameter", module.named_parameters(remove_duplicate=False)),
-            ("buffer", module.named_buffers(remove_duplicate=False)),
-        ):
-            for name, tensor in found:
-                names.setdefault(id(tensor), []).append(state_name(f"{prefix}.{name}"))
-                tensors[id(tensor)] = (tensor, kind)
+        found = _own_tensors(module)
+        own = {str(key): tensor for key, (tensor, _, _) in found.items()}
+        saved |= {int(key) for key in saved_names(module, own).values()}
+        for key, (tensor, kind, its_names) in found.items():
+            names.setdefault(key, []).extend(state_name(f"{prefix}.{name}") for name in its_names)
+            tensors[key] = (tensor, kind)
     _refuse_ambiguous(names.values())
     states = {}
     for key, (tensor, kind) in tensors.items():
-        persistent = kind == "parameter" or any(name in saved for name in names[key])
         states[names[key][0]] = State(
             names[key][0],
             tuple(names[key]),
@@ -257,10 +255,25 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
             torch.float32 if tensor.requires_grad and is_half(tensor) else tensor.dtype,
             kind,
             tensor.requires_grad,
-            persistent,
+            kind == "parameter" or key in saved,
             tensor,
         )
     return states
+
+
+def _own_tensors(module: nn.Module) -> dict[int, tuple[torch.Tensor, str, list[str]]]:
+    """Parameters and buffers by id, with kind and names: those of the module's own methods first, which a wrapper may give better ones, then where they are."""
+    found: dict[int, tuple[torch.Tensor, str, list[str]]] = {}
+    for kind, methods in (
+        ("parameter", (type(module).named_parameters, nn.Module.named_parameters)),
+        ("buffer", (type(module).named_buffers, nn.Module.named_buffers)),
+    ):
+        for method in dict.fromkeys(methods):
+            for name, tensor in method(module, remove_duplicate=False):
+                names = found.setdefault(id(tensor), (tensor, kind, []))[2]
+                if name not in names:
+                    names.append(name)
+    return found
 
 
 def _aliases(children: Mapping[str, nn.Module], states: Mapping[str, State]) -> dict[str, str]:
@@ -336,6 +349,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 tuple((giver, number) for giver, number in reference.takes[index] if reference.gives[giver][number]),
                 reference.gives[index],
                 piece.key[0] == "G",
+                piece.where(),
             )
         )
     _refuse_types(families)

@@ -49,7 +49,7 @@ from torch._subclasses.fake_tensor import (  # noqa: E402
 )
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
-from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402, F401
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
 from torch.utils.flop_counter import flop_registry  # noqa: E402
 
@@ -59,6 +59,8 @@ _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_SITE = (_STANDARD + "site-packages" + os.sep, _STANDARD + "dist-packages" + os.sep)
 _EXAMPLES = _PACKAGE + "examples" + os.sep
 
 
@@ -193,10 +195,10 @@ def _refuse_leaving(func: Callable) -> None:
 
 
 def is_user_file(name: str) -> bool:
-    """Whether a source file is neither Piper's nor a library's."""
+    """Whether a source file is neither Piper's, nor torch's, nor of Python's own library."""
     if name.startswith(_EXAMPLES):
         return True
-    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and os.sep + "contextlib" not in name
+    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and (name.startswith(_SITE) or not name.startswith(_STANDARD))
 
 
 def user_line() -> str:

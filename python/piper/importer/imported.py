@@ -165,6 +165,7 @@ class Node:
         gives: how many values each bundle has that this node gives; one of none is no result.
         glue: a sum of gradients that come from several chunks; it belongs to no chunk itself and carries the tags of
             the chunk that uses it.
+        where: the module that was entered last before it and the first line of user code in it, for messages.
     """
 
     index: int
@@ -177,6 +178,7 @@ class Node:
     takes: tuple[tuple[int, int], ...] = ()
     gives: tuple[int, ...] = ()
     glue: bool = False
+    where: str = ""
 
 
 @dataclass

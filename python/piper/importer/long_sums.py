@@ -17,10 +17,10 @@ from .graphs import aten, calls
 
 _CONVERT = torch.ops.prims.convert_element_type.default
 _SUMS = {aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim}
-#: Additions one after the other from which on a sum is long: their errors stay below 1e-6 of the sum of absolute values.
-_LONG = 256
-#: Partial sums that a vector of the processor holds, in a loop over neighbours that is long enough for it.
-_LANES, _ROW = 16, 64
+#: Numbers from which on a sum is long. Of neighbours in memory a vector of the processor holds 16 partial sums, so that errors grow slowly; of rows, whose
+#: sums stand in memory, a wider accumulator costs as much as the sum itself, which is less than a hundredth of a layer only where rows are many; sums over
+#: images and channels (batch norm) are small beside their terms, and all of a tensor is added but once.
+_NEIGHBOURS, _ROWS, _MANY_DIMS = 65536, 4096, 256
 
 
 def make_long_sums_wide(graph: fx.Graph) -> None:
@@ -28,6 +28,8 @@ def make_long_sums_wide(graph: fx.Graph) -> None:
     for node in calls(graph):
         if node.target is aten.var_mean.correction:
             _part_mean_from_variance(graph, node)
+        elif node.target is aten.linalg_vector_norm.default:
+            _take_norm_apart(graph, node)
     for node in calls(graph):
         if node.target in _SUMS and _is_float32(node) and _is_float32(node.args[0]) and _is_long(node):
             _widen(graph, node)
@@ -41,8 +43,9 @@ def _is_long(node: fx.Node) -> bool:
     shape = node.args[0].meta["val"].shape
     dims = _dims(node, len(shape))
     count = math.prod(shape[dim] for dim in dims)
-    in_lanes = len(shape) - 1 in dims and shape[-1] >= _ROW
-    return count >= _LONG * (_LANES if in_lanes else 1)
+    if len(shape) - 1 not in dims:
+        return count >= _ROWS
+    return count >= (_NEIGHBOURS if len(dims) == 1 < len(shape) else _MANY_DIMS)
 
 
 def _dims(node: fx.Node, rank: int) -> Sequence[int]:
@@ -57,6 +60,22 @@ def _widen(graph: fx.Graph, node: fx.Node) -> None:
         rounded = graph.call_function(_CONVERT, (node, torch.float32))
     rounded.meta = narrow
     node.replace_all_uses_with(rounded, delete_user_cb=lambda user: user is not rounded)
+
+
+def _take_norm_apart(graph: fx.Graph, node: fx.Node) -> None:
+    """A Euclidean norm is the root of a sum."""
+    x, order, dims, keepdim, dtype = (*node.args, *(2, None, False, None)[len(node.args) - 1 :])
+    if order != 2 or dtype is not None or node.kwargs:
+        return
+    dims = [dims] if isinstance(dims, int) else list(dims or range(x.meta["val"].dim()))
+    with graph.inserting_before(node):
+        squares = graph.call_function(aten.mul.Tensor, (x, x))
+        total = graph.call_function(aten.sum.dim_IntList, (squares, dims, keepdim))
+        root = graph.call_function(aten.sqrt.default, (total,))
+    squares.meta = {**node.meta, "val": x.meta["val"]}
+    total.meta = root.meta = node.meta
+    node.replace_all_uses_with(root)
+    graph.erase_node(node)
 
 
 def _part_mean_from_variance(graph: fx.Graph, node: fx.Node) -> None:

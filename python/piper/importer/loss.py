@@ -183,6 +183,16 @@ def loss_terms(
     return terms_of(value, form, rows), form
 
 
+def step_value(
+    call: Callable[[], Any], own: Iterable[torch.Tensor], batch: Any, loss_fn: Callable, target: Any, reduction: str | None
+) -> LossValue:
+    """The loss of `call()`, which runs a model with the tensors `own` on those of `batch`: also one that the model computes itself."""
+    recognizer = LossRecognizer([*own, *_parameters(loss_fn)], batch)
+    with recognizer:
+        output = call()
+    return evaluate(recognizer, loss_fn, output, target, reduction)
+
+
 def _parameters(loss_fn: Callable) -> Iterable[torch.Tensor]:
     return loss_fn.parameters() if isinstance(loss_fn, nn.Module) else ()
 

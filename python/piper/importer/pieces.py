@@ -11,7 +11,7 @@ from torch import fx
 
 from . import advice, cross_entropy
 from .capture import Joint, Origin, Port
-from .constants import Constants, constant_calls, fold
+from .constants import Constants, constant_calls, fold, same_bits
 from .cut import Cutter, Key, Piece, identity
 from .division import divide
 from .errors import ImporterError
@@ -51,7 +51,7 @@ class Program:
                 if getattr(self, what)[index] != getattr(other, what)[index]:
                     return f"the {what} of {piece.pass_} {dict(piece.tags)} differ"
         for name, value in self.constants.items():
-            if name not in other.constants or not torch.equal(value, other.constants[name]):
+            if name not in other.constants or not same_bits(value, other.constants[name]):
                 return f"the value of {name}, computed in forward, differs"
         if (self.gradients, self.writes, self.loss) != (other.gradients, other.writes, other.loss):
             return "its gradients, buffers or losses come from different chunks"

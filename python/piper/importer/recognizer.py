@@ -145,7 +145,7 @@ class LossRecognizer(TorchFunctionMode):
         self._varying[id(result)] = result
 
     def _is_constant(self, value: torch.Tensor) -> bool:
-        if self._constants.get(id(value)) is value:
+        if self._constants.get(id(value)) is value or isinstance(value, torch.nn.Parameter):
             return True
         # A tensor that nothing has computed here is one that the code closes over. Custom functions go unseen.
         return self._varying.get(id(value)) is not value and value.grad_fn is None and not value.requires_grad

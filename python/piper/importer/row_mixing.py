@@ -79,6 +79,6 @@ def _mixes(one: _Call, two: _Call) -> bool:
     """`two` is the same operation on twice the rows."""
     if one.operands == two.operands or BATCH_NORM in one.name or one.name.startswith(_OF_METADATA):
         return False
-    if one.in_loss and all(size <= 1 for size in one.results):
-        return False
-    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before > 0)
+    # In the loss a single number is a sum over the rows, or stands beside numbers of each row (the weight of a cross entropy).
+    least = 2 if one.in_loss else 1
+    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before >= least)

@@ -6,9 +6,9 @@ The graph decides what is combined and how; numbers only refuse or warn. The cos
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +20,7 @@ from ..cache import ObjectCache
 from ..importer.errors import ImporterError
 from ..importer.imported import Imported
 from ..importer.inputs import Batch
+from ..notices import warn_user
 from ..rows import division
 from . import verdicts, work
 from .losses import NotTriedError, Rule
@@ -36,6 +37,7 @@ OWN_DIVISION, WITH_GRADIENTS, AT_MOST = 1e9, 5e9, 2e10
 #: Parts above which the strategy's own division is not tried at once.
 MOST_PARTS = 8
 
+_UNTRIED = "it was not tried on numbers whether loss and model divide over the rows of the batch, so only what the graph shows of it is known"
 _RULES = {
     "pair": "as sum of the sums over sum of the weights",
     "mean": "as a mean",
@@ -92,17 +94,16 @@ def check_rows(
         seen, reason = _tried(model, loss_fn, example, split, rule, own_loss, divided, effort)
     _log.info("rows checked in %.3f s", time.monotonic() - start)
     if seen is None:
-        warnings.warn(
-            f"it was not tried on numbers whether the loss and the model divide over rows, only what the graph shows is known: {reason}",
-            stacklevel=4,
-        )
+        warn_user(f"{_UNTRIED}: {reason}")
         return
     if seen.loss.refused:
         raise ImporterError(_refusal(loss_fn, rule, seen))
     if seen.loss.difference is not None:
-        warnings.warn(_refusal(loss_fn, rule, seen), stacklevel=4)
+        warn_user(_refusal(loss_fn, rule, seen))
+    if seen.untried:
+        warn_user(f"{_UNTRIED}: {seen.untried}")
     imported.coupled = (seen.meets,) if seen.meets else ()
-    if cache is not None and not imported.coupled and seen.loss.difference is None:
+    if cache is not None and not (imported.coupled or seen.loss.difference or seen.untried):
         verdicts.keep(cache, key)
 
 
@@ -125,7 +126,7 @@ def _tried(model, loss_fn, example, split, rule, own_loss, divided, effort) -> t
     """What was seen, or why nothing was."""
     plan = _plan(divided, effort)
     if not plan.first and not plan.own:
-        return None, "the model is too large to be run for it"
+        return _loss_tried(model, loss_fn, example, split, rule, own_loss, divided)
     reason = ""
     for dtype, stir in ((torch.float64, True), (torch.float64, False), (None, False)):
         try:
@@ -135,6 +136,27 @@ def _tried(model, loss_fn, example, split, rule, own_loss, divided, effort) -> t
         except Exception as error:  # noqa: BLE001  (the user's code raises anything)
             reason = str(error) if isinstance(error, NotTriedError) else f"{type(error).__name__}: {error}"
     return None, reason.splitlines()[0] if reason else "unknown"
+
+
+def _loss_tried(model, loss_fn, example, split, rule, own_loss, divided) -> tuple[Seen | None, str]:
+    """Of a model that would take too long to run, the loss alone."""
+    too_large = "the model is too large to be run for it"
+    if own_loss:
+        return None, too_large
+    reason = ""
+    for dtype in (torch.float64, None):
+        for sizes in _few(divided.sizes):
+            try:
+                with subject(nn.Identity(), loss_fn, dtype, False) as copied:
+                    seen = Trial(copied, rule, example, split).see_loss(model, sizes)
+                return dataclasses.replace(seen, untried=f"the model is not tried, only its loss: {too_large}"), ""
+            except Exception as error:  # noqa: BLE001
+                reason = (
+                    str(error)
+                    if isinstance(error, NotTriedError)
+                    else f"{too_large}, and its loss fails on other numbers: {error}"
+                )
+    return None, reason.splitlines()[0]
 
 
 @dataclass(frozen=True)

@@ -38,13 +38,13 @@ class Subject:
 
     def output(self, batch: Batch) -> Any:
         """What the model gives for a batch, with its graph."""
-        self._state.restore()
+        self._state.restore(renew=True)
         return self.model(*batch.args, **batch.kwargs)
 
     @contextlib.contextmanager
     def fresh(self) -> Iterator[Callable]:
         """The loss, from the same state as every time."""
-        self._state.restore()
+        self._state.restore(renew=True)
         yield self.loss_fn
 
     def convert(self, value: Any) -> Any:
@@ -74,8 +74,11 @@ class Snapshot:
             tensors += [parameter for part in parts for parameter in part.parameters(recurse=False)]
         self._tensors = [(t, t.detach().clone(), t._version) for t in dict.fromkeys(tensors)]
 
-    def restore(self) -> None:
-        """Everything as it was; costs little where nothing has changed."""
+    def restore(self, renew: bool = False) -> None:
+        """Everything as it was; costs little where nothing has changed.
+
+        renew: buffers that have changed are replaced, since a backward that is still to come may read the changed ones.
+        """
         for part, kept in self._attributes:
             own = vars(part)
             for name in [name for name in own if name not in kept]:
@@ -92,10 +95,22 @@ class Snapshot:
             else:
                 value.clear()
                 value.update(kept)
+        changed = [(t, kept) for t, kept, version in self._tensors if t._version != version or not torch.equal(t, kept)]
+        new = self._renew(dict(changed)) if renew and changed else ()
         with torch.no_grad():
-            for tensor, kept, version in self._tensors:
-                if tensor._version != version or not torch.equal(tensor, kept):
+            for tensor, kept in changed:
+                if tensor not in new:
                     tensor.data.copy_(kept)
+
+    def _renew(self, changed: dict[torch.Tensor, torch.Tensor]) -> set[torch.Tensor]:
+        """Puts copies of what they were in the place of buffers; gives those that have been replaced."""
+        copies: dict[torch.Tensor, torch.Tensor] = {}
+        for part, _ in self._attributes:
+            for name, buffer in part._buffers.items():
+                if buffer is not None and buffer in changed:
+                    copies.setdefault(buffer, changed[buffer].clone())
+                    part._buffers[name] = copies[buffer]
+        return set(copies)
 
 
 def _attributes(part: nn.Module) -> dict[str, Any]:

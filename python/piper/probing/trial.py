@@ -4,21 +4,28 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import nn
 
 from ..importer.inputs import Batch
-from ..importer.loss import combined, loss_terms
+from ..importer.loss import Term, combined, loss_terms, step_value, terms_of
 from . import variants
 from .differences import TOLERANCES, CoarsestType, Difference, distance
 from .losses import Fixed, NotTriedError, Rule, difference, gradients_of, whole_loss
+from .made_up import made_up
 from .models import Outputs, gradient_difference, outputs
 from .places import described, meeting_place
 from .rows_of_outputs import Layout, leaves, replaced
 from .subject import Subject
+
+#: Numbers in the outputs of a few rows above which their loss is not tried, and above which it is not tried on all changed data: about half a second.
+MOST_NUMBERS, VARIED_NUMBERS, LEAST_VARIANTS = 30_000_000, 8_000_000, 3
+_LARGE_OUTPUTS = "the model's outputs are too large for it"
 
 
 @dataclass(frozen=True)
@@ -44,11 +51,12 @@ class LossSeen:
 
 @dataclass(frozen=True)
 class Seen:
-    """What a trial of parts of `sizes` rows showed. `meets`: where rows meet in the model."""
+    """What a trial of parts of `sizes` rows showed. `meets`: where rows meet in the model; `untried`: what was left out, and why."""
 
     sizes: tuple[int, ...]
     loss: LossSeen = LossSeen()
     meets: str = ""
+    untried: str = ""
 
 
 class Trial:
@@ -87,7 +95,25 @@ class Trial:
             return Seen(tuple(sizes), meets=meets or self._own_loss_meets(batch, sizes))
         if not found.told:
             return Seen(tuple(sizes), meets=meets)
+        if _numbers(found.tensors) > MOST_NUMBERS:
+            return Seen(tuple(sizes), meets=meets, untried=_LARGE_OUTPUTS)
         return Seen(tuple(sizes), self._loss(found, batch), meets)
+
+    def see_loss(self, model: nn.Module, sizes: Sequence[int]) -> Seen:
+        """The loss alone, on numbers in place of what `model` would give; only shapes of it are computed."""
+        batch = self._example.map(lambda path, value: self._of_rows(path, value, 0, sum(sizes)))
+        # Shapes are those that the user's own types give.
+        plain = [self._example.map(self._rows_of(start, count)) for start, count in _bounds(sizes)]
+        found = made_up(model, self._example.map(self._rows_of(0, sum(sizes))), plain, sizes, MOST_NUMBERS)
+        if not found.told:
+            raise NotTriedError("the model is too large to be run for it, and rows meet in the shape of its output")
+        with CoarsestType() as mode, self._subject.fresh() as loss_fn:
+            loss_fn(replaced(found.whole, lambda _, value: self._subject.convert(value)), batch.target)
+        self._tolerance = TOLERANCES[mode.found]
+        return Seen(tuple(sizes), self._loss(found, batch))
+
+    def _rows_of(self, start: int, count: int) -> Callable[[str, Any], Any]:
+        return lambda path, value: value[start : start + count] if path in self._split else value
 
     # The model.
 
@@ -99,10 +125,8 @@ class Trial:
         return batch.map(lambda path, value: self._of_rows(path, value, start, count))
 
     def _divided(self, batch: Batch, sizes: Sequence[int]) -> Iterator[Batch]:
-        start = 0
-        for count in sizes:
+        for start, count in _bounds(sizes):
             yield self._part(batch, start, count)
-            start += count
 
     def _run(self, batch: Batch, sizes: Sequence[int]) -> Outputs:
         whole = self._subject.output(self._part(batch, 0, sum(sizes)))
@@ -143,21 +167,33 @@ class Trial:
 
     def _composite_differs(self, found: Outputs, batch: Batch) -> bool:
         """Loss and gradients of the whole step, of model and loss together."""
-        start, terms = 0, []
+        terms = []
         target = self._part(batch, 0, sum(found.sizes)).target
         with self._subject.fresh() as loss_fn:
             whole, *_ = whole_loss(loss_fn(_cloned(found.whole), target))
         for part, output, count in zip(self._divided(batch, found.sizes), found.parts, found.sizes, strict=True):
-            with self._subject.fresh() as loss_fn:
-                terms.append(
-                    loss_terms(loss_fn, _cloned(output), part.target, self._rule.reduction, count, self._rule.form)[0]
-                )
-            start += count
+            terms.append(self._terms(part, output, count))
         parts = combined(terms)
         if not whole.isfinite():
             raise NotTriedError("the loss is no finite number")
         one, two = gradients_of(whole, self._subject.parameters), gradients_of(parts, self._subject.parameters)
         return self._beyond(max(distance([whole], [parts], 1e-6), distance(one, two)), batch)
+
+    def _terms(self, part: Batch, output: Any, count: int) -> list[Term]:
+        rule, model = self._rule, self._subject.model
+        if not self._own_loss:
+            with self._subject.fresh() as loss_fn:
+                return loss_terms(loss_fn, _cloned(output), part.target, rule.reduction, count, rule.form)[0]
+        own = [*model.parameters(), *model.buffers()]
+        value = step_value(
+            lambda: self._subject.output(part),
+            own,
+            list(part.leaves().values()),
+            self._subject.loss_fn,
+            None,
+            rule.reduction,
+        )
+        return terms_of(value, rule.form, count)
 
     def _other_data(self, batch: Batch) -> Iterator[Batch]:
         """The batch with rows that differ in every tensor whose rows are all alike; and, if there is time, with other numbers."""
@@ -200,7 +236,8 @@ class Trial:
         doubt = LossSeen()
         backwards = dataclasses.replace(fixed, sizes=tuple(reversed(fixed.sizes)))
         others = [("", True, backwards)] if backwards.sizes != tuple(fixed.sizes) else []
-        for label, expected, other in [*others, *_varied(fixed)]:
+        most = max(LEAST_VARIANTS, VARIED_NUMBERS // max(_numbers(fixed.tensors), 1))
+        for label, expected, other in itertools.islice([*others, *_varied(fixed)], most):
             result = self._quietly(lambda o=other: self._differs(o, batch))
             if result is None or result[0].size == float("inf"):
                 continue
@@ -251,6 +288,11 @@ class Trial:
             return None
 
 
+def _bounds(sizes: Sequence[int]) -> list[tuple[int, int]]:
+    """The first row and the number of rows of each part."""
+    return [(sum(sizes[:index]), count) for index, count in enumerate(sizes)]
+
+
 def _varied(fixed: Fixed) -> Iterator[tuple[str, bool, Fixed]]:
     """The same outputs and target in other forms: near the given ones, and with parts that weigh unequally; whether data look like that sooner or later."""
     near = {path: variants.shaken(value, len(path)) for path, value in fixed.tensors.items()}
@@ -272,6 +314,10 @@ def _varied(fixed: Fixed) -> Iterator[tuple[str, bool, Fixed]]:
     for variant in variants.of_rows(handed, fixed.sizes[0]):
         tensors = {**fixed.tensors, variant.name: variant.tensor}
         yield variant.label, variant.expected, dataclasses.replace(fixed, tensors=tensors)
+
+
+def _numbers(tensors: Mapping[str, torch.Tensor]) -> int:
+    return sum(value.numel() for value in tensors.values())
 
 
 def _cloned(output: Any) -> Any:

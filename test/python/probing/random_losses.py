@@ -118,7 +118,9 @@ class RandomLoss:
         return self._run(z, t)
 
     def _loss(self):
-        kind = self._choose.choice(["one", "one", "one", "pair", "pair", "scaled", "added", "stacked", "product", "root"])
+        kind = self._choose.choice(
+            ["one", "one", "one", "pair", "pair", "scaled", "added", "stacked", "product", "root"]
+        )
         one, text = self._scalar()
         if kind == "pair":
             # Mostly sums, which are what a pair is meant for.
@@ -212,7 +214,7 @@ class RandomModel(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(5 if i == 0 else 6, 6) for i in range(3))
         self.head = nn.Linear(6, CLASSES)
         self.names = names
-        self.aux = choose.choice([None, None, "mean", "balance"])
+        self.aux = choose.choice([None, None, None, "mean", "balance"])
         if choose.random() < 0.2:
             # An adapter at its start.
             nn.init.zeros_(self.head.weight)
@@ -226,11 +228,11 @@ class RandomModel(nn.Module):
             x = (APART.get(name) or MIXERS[name])(layer(x))
         z = self.head(x)
         if self.aux is None:
-            return z, z.sum() * 0
+            return z
         return z, x.pow(2).mean() if self.aux == "mean" else x.softmax(1).mean(0).pow(2).sum()
 
 
 def with_auxiliary(output, target):
-    """(sum, weight) of a loss with the model's own number in it."""
-    z, aux = output
+    """(sum, weight) of a loss with the model's own number in it, if it has one."""
+    z, aux = output if isinstance(output, tuple) else (output, 0.0)
     return (z - target["numbers"]).pow(2).sum() + aux * z.numel(), z.numel()
