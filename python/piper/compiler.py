@@ -85,7 +85,7 @@ def compile(
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
-    with on_the_way():
+    with on_the_way(), set_aside():
         return compile_with(
             import_model,
             model,
@@ -102,7 +102,6 @@ def compile(
         )
 
 
-@set_aside()
 def compile_with(
     importing: Callable[..., Imported],
     model: nn.Module,

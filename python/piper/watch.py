@@ -154,7 +154,9 @@ class _Mark:
 
     def moved(self) -> bool:
         """Whether it may have changed."""
-        return self._mark.moved() or self._home is not None and self._home[0].get(self._home[1]) is not self._mark.tensor
+        return (
+            self._mark.moved() or self._home is not None and self._home[0].get(self._home[1]) is not self._mark.tensor
+        )
 
     def is_known(self) -> bool:
         """Whether it has that value; then it is marked anew."""

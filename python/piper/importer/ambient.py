@@ -9,7 +9,9 @@ from collections.abc import Iterator
 
 import torch
 
-_outer: contextvars.ContextVar[tuple[torch.dtype | None] | None] = contextvars.ContextVar("piper_autocast", default=None)
+_outer: contextvars.ContextVar[tuple[torch.dtype | None] | None] = contextvars.ContextVar(
+    "piper_autocast", default=None
+)
 
 
 def autocast_here() -> torch.dtype | None:

@@ -25,9 +25,9 @@ from .half_precision import is_half, use_masters
 from .imported import Family, Imported, InputRef, Node, ResultRef, State, TensorSpec, Value
 from .inputs import Batch, describe
 from .loss_form import LossForm
-from .python_state import PythonState
 from .pieces import Program, program_of, row_dependent_constants
 from .proportion import Proportion, start_from_mean
+from .python_state import PythonState
 from .saved_names import saved_names
 from .step import LOSS, MODEL, Step, Survey
 from .unify import unify

@@ -21,8 +21,8 @@ from . import fingerprint
 from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
 from .errors import ImporterError
-from .python_state import PythonState
 from .places import MISSING, Change, Place, Places, is_random, is_same
+from .python_state import PythonState
 from .user_code import Executed, Names, Watchpoints
 
 _GROWING = (list, set, collections.deque)
@@ -69,7 +69,9 @@ class Observer:
         again = functools.partial(retrace, self.fingerprint)
         return PythonState(self._model, self._loss_fn, self.names, self.executed.codes, again)
 
-    def refuse(self, children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool) -> None:
+    def refuse(
+        self, children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool
+    ) -> None:
         """Raises ImporterError if the run that was watched changed what later calls see, and names the lines."""
         if not self._changes:
             return
@@ -127,7 +129,9 @@ class _TwoCalls:
     def __init__(self, places: Places, changes: Sequence[Change], names: Names):
         self._places, self._names = places, names
         spots = {(change.place, change.key): _Spot(change.place, change.key) for change in changes}
-        self._spots = list({(spot.place, id(spot.key) if spot.key is MISSING else spot.key): spot for spot in spots.values()}.values())
+        self._spots = list(
+            {(spot.place, id(spot.key) if spot.key is MISSING else spot.key): spot for spot in spots.values()}.values()
+        )
         self._first = Dependence()
         self._second = Dependence(self._first)
         self._lines: dict[int, str] = {}
@@ -162,7 +166,8 @@ class _TwoCalls:
         if random:
             raise ImporterError(
                 "random numbers of Python or NumPy in forward or loss would be drawn once, at compile, and be the same in every step (draw "
-                "them outside and give them to forward as a tensor of the batch, of 0 dims for a single number):\n  " + "\n  ".join(random)
+                "them outside and give them to forward as a tensor of the batch, of 0 dims for a single number):\n  "
+                + "\n  ".join(random)
             )
         if kept:
             raise ImporterError(

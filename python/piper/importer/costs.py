@@ -14,6 +14,7 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from .capture import ProductCounter, fake_call, tree_leaves
 from .errors import ImporterError
 from .inputs import Batch
+from .places import Places
 from .units import called_parts
 
 #: Operations in the time that one byte takes from or to memory: a core's 100 GFLOP/s over 10 GB/s.
@@ -45,7 +46,7 @@ def counted(model: nn.Module, units: Mapping[str, nn.Module], batch: Any) -> tup
     batch = Batch.of(_with_target(batch))
     count = _Count(units)
     try:
-        with sdpa_kernel(SDPBackend.MATH), torch.enable_grad(), count:
+        with Places({"model": model}).kept(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad(), count:
             fake_call(model, batch.args, batch.kwargs, ProductCounter(count.add_operations))
     except ImporterError:
         raise

@@ -35,7 +35,12 @@ class TensorMark:
 
 def _samples(tensor: torch.Tensor):
     """A view of a few elements, from the first to the last, or None where there is none."""
-    if tensor.layout != torch.strided or tensor.device.type != "cpu" or not tensor.is_contiguous() or not tensor.numel():
+    if (
+        tensor.layout != torch.strided
+        or tensor.device.type != "cpu"
+        or not tensor.is_contiguous()
+        or not tensor.numel()
+    ):
         return None
     flat = tensor.detach().view(-1)
     flat = flat[:: max(1, (flat.numel() - 1) // _SAMPLES)]

@@ -22,8 +22,10 @@ from torch import nn
 
 from .user_code import Names, is_own_code, names_of
 
-#: What every module has: its tables, hooks and flags.
-MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | {"_piper_module_annotations"}
+#: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
+MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | frozenset(
+    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations")
+)
 MISSING = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
 _MOST_NODES = 50_000
@@ -32,6 +34,7 @@ _LONGEST = 1_000
 _HEAP_TYPE = 1 << 9
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "piper", "functorch", "torchgen"}
 _NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
+_CACHED = type(functools.lru_cache(int))
 _FUNCTIONS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property, functools.partial)
 
 
@@ -54,15 +57,17 @@ class Place:
     module: bool = False
 
     @property
-    def is_instance(self) -> bool:
-        """Whether it holds the attributes of one object."""
-        return self.named and self.keys is None and isinstance(self.holder, dict)
+    def is_cache(self) -> bool:
+        """Whether it is what a function has returned before, by functools.lru_cache. What a trace adds to it must not stay; whatever it holds is no state."""
+        return isinstance(self.holder, _CACHED)
 
     def read(self) -> dict[Any, Any]:
         """The values by key; {"": length} of what is too long."""
         if self.keys is not None:
-            return {key: self.holder.get(key, MISSING) for key in self.keys}
+            return {key: dict.get(self.holder, key, MISSING) for key in self.keys}
         holder = self.holder
+        if self.is_cache:
+            return {"": holder.cache_info().misses}
         if self.module:
             return {key: value for key, value in holder.items() if key not in MODULE_BOOKKEEPING}
         if isinstance(holder, (list, collections.deque)):
@@ -73,8 +78,9 @@ class Place:
             return {"": _content(holder)}
         if is_random(holder):
             return {"": _random_state(holder)}
-        if isinstance(holder, (dict, types.MappingProxyType)):
-            return dict(holder) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
+        if isinstance(holder, dict):
+            # Not by the methods of a class of the user's.
+            return dict(dict.items(holder)) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
         if isinstance(holder, type):
             return {name: value for name, value in vars(holder).items() if not name.startswith("__")}
         return {name: getattr(holder, name, MISSING) for name in _slots(type(holder))}
@@ -84,7 +90,9 @@ class Place:
         holder, now = self.holder, self.read()
         if list(now) == list(before) and all(now[key] is before[key] for key in now):
             return
-        if isinstance(holder, (list, collections.deque)):
+        if self.is_cache:
+            holder.cache_clear()
+        elif isinstance(holder, (list, collections.deque)):
             if "" not in before:
                 holder.clear()
                 holder.extend(before.values())
@@ -110,14 +118,14 @@ class Place:
     def _write_dict(self, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> None:
         if "" in before and not self.named:
             while len(self.holder) > before[""]:
-                self.holder.popitem()
+                dict.popitem(self.holder)
             return
         for key in {**now, **before}:
             value = before.get(key, MISSING)
             if value is MISSING:
-                self.holder.pop(key, None)
+                dict.pop(self.holder, key, None)
             elif now.get(key, MISSING) is not value:
-                self.holder[key] = value
+                dict.__setitem__(self.holder, key, value)
 
     def name_of(self, key: Any) -> str:
         """How a message names the value of `key`."""
@@ -173,7 +181,7 @@ class Places:
 
     def used(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterator[tuple[Place, Any]]:
         """The places and keys that code with these names, which ran, may read or change."""
-        for place in self._used_places(names, codes):
+        for place in self.used_places(names, codes):
             for key in place.read():
                 if _counts(place, key, names):
                     yield place, key
@@ -191,7 +199,9 @@ class Places:
     def changes(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Change]:
         """Inside `kept`: what has changed since its beginning where code with these names gets."""
         result = []
-        for place in self._used_places(names, codes):
+        for place in self.used_places(names, codes):
+            if place.is_cache:
+                continue
             before, now = self._before[-1][place], place.read()
             for key in {**before, **now}:
                 pair = before.get(key, MISSING), now.get(key, MISSING)
@@ -199,7 +209,8 @@ class Places:
                     result.append(Change(place, key, *pair))
         return result
 
-    def _used_places(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Place]:
+    def used_places(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Place]:
+        """The places that such code gets to."""
         nodes, todo = {self._root: None}, [self._root]
         for node in todo:
             for needed, below in node.below:
@@ -254,13 +265,16 @@ class Places:
         if isinstance(value, nn.Module):
             self._add(node, place := Place(vars(value), path, True, module=True))
             for key, item in place.read().items():
-                yield key, item, place.name_of(key)
+                yield _needed(key, item), item, place.name_of(key)
             for name, child in value._modules.items():
                 yield None, child, f"{path}.{name}"
             yield from _classes(kind)
         elif isinstance(value, types.CellType):
             self._add(node, Place(value, path))
             yield None, _content(value), path
+        elif isinstance(value, _CACHED):
+            self._add(node, Place(value, path))
+            yield None, value.__wrapped__, path
         elif isinstance(value, _FUNCTIONS):
             yield from _below_function(value, path)
         elif isinstance(value, tuple):
@@ -276,14 +290,19 @@ class Places:
             if _is_users(value.__module__) and not issubclass(value, enum.Enum):
                 self._add(node, place := Place(value, path, True))
                 for key, item in place.read().items():
-                    yield key, item, place.name_of(key)
+                    yield _needed(key, item), item, place.name_of(key)
         elif _is_object(value):
             holders = ([value] if _slots(kind) else []) + ([vars(value)] if hasattr(value, "__dict__") else [])
             for holder in holders:
                 self._add(node, place := Place(holder, path, True))
                 for key, item in place.read().items():
-                    yield key, item, place.name_of(key)
+                    yield _needed(key, item), item, place.name_of(key)
             yield from _classes(kind)
+
+
+def _needed(key: str, item: Any) -> str | None:
+    """What code has to name to get to an attribute. Functions tell by their code whether they are called, also where torch calls them."""
+    return None if isinstance(item, _FUNCTIONS) else key
 
 
 def _counts(place: Place, key: Any, names: Names) -> bool:

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import collections
 import enum
+import functools
 import operator
 import types
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from types import CodeType
 from typing import Any
@@ -78,15 +79,17 @@ class PythonState:
         self._values: list[tuple[Callable, Any, Any, Place]] = []
         self._sequences: list[tuple[Any, tuple, Place]] = []
         self._sizes: list[tuple[dict, int, Place]] = []
+        self._cells: list[tuple[types.CellType, Any, Place]] = []
         self._others: list[tuple[Place, Any, Any]] = []
         self._tensors: list[tuple[TensorMark, bytes, str]] = []
         self._arrays: list[tuple[Any, bytes, str]] = []
         self._frozen: dict[int, Any] = {}
         self._dtype = torch.get_default_dtype()
-        used = [item for item in places.used(self.names, self.codes) if not is_random(item[0].holder)]
-        self._add_holders({place: None for place, _ in used})
+        self._add_holders(places.used_places(self.names, self.codes))
         seen = _state_tensors(roots.values())
-        for place, key in used:
+        for place, key in places.used(self.names, self.codes):
+            if place.is_cache or is_random(place.holder):
+                continue
             value = place.read().get(key, MISSING)
             if (id(place.holder), key) in self._idle or isinstance(place.holder, type) and isinstance(value, _METHODS):
                 continue
@@ -94,13 +97,13 @@ class PythonState:
             if id(value) not in seen:
                 seen.add(id(value))
                 self._add_content(value, place.name_of(key))
-        self._add_shadows(used)
 
     def _add_holders(self, places: Iterable[Place]) -> None:
         for place in places:
             if isinstance(place.holder, (list, collections.deque)):
                 self._sequences.append((place.holder, tuple(place.holder), place))
-            elif isinstance(place.holder, dict) and not place.named:
+            elif isinstance(place.holder, dict) and place.keys is None:
+                # New keys: of objects they may stand before an attribute of the class.
                 self._sizes.append((place.holder, len(place.holder), place))
 
     def _add(self, place: Place, key: Any, value: Any) -> None:
@@ -108,7 +111,9 @@ class PythonState:
             self._frozen[id(value)] = _freeze(value)
         holder = vars(place.holder) if isinstance(place.holder, type) else place.holder
         if isinstance(holder, (dict, types.MappingProxyType)):
-            self._values.append((holder.get, key, value, place))
+            self._values.append((_getter(holder), key, value, place))
+        elif isinstance(holder, types.CellType) and value is not MISSING:
+            self._cells.append((holder, value, place))
         elif not isinstance(holder, (list, collections.deque)):
             self._others.append((place, key, value))
 
@@ -117,12 +122,6 @@ class PythonState:
             self._tensors.append((TensorMark(value), fingerprint.of_tensor(value), name))
         elif _is_array(value) and value.nbytes <= _MOST_ARRAY_BYTES:
             self._arrays.append((value, value.tobytes(), name))
-
-    def _add_shadows(self, used: Sequence[tuple[Place, Any]]) -> None:
-        """Watches that no object gets an attribute of its own in place of its class's."""
-        keys = {key for place, key in used if isinstance(place.holder, type)}
-        for place in {place: None for place, _ in used if place.is_instance}:
-            self._values += [(place.holder.get, key, MISSING, place) for key in keys - place.holder.keys()]
 
     def is_same(self) -> bool:
         """Whether all values are the objects that they were. The only thing that every step does."""
@@ -135,6 +134,13 @@ class PythonState:
         for holder, size, _ in self._sizes:
             if len(holder) != size:
                 return False
+        try:
+            for cell, value, _ in self._cells:
+                if cell.cell_contents is not value:
+                    return False
+        except ValueError:
+            # A variable that was deleted.
+            return False
         for place, key, value in self._others:
             if place.read().get(key, MISSING) is not value:
                 return False
@@ -148,12 +154,14 @@ class PythonState:
     def changes(self) -> list[Changed]:
         """The values that are not equal to what they were."""
         pairs = [(place, key, value, get(key, MISSING)) for get, key, value, place in self._values]
+        pairs += [(place, "", value, place.read()[""]) for _, value, place in self._cells]
         pairs += [(place, key, value, place.read().get(key, MISSING)) for place, key, value in self._others]
         for holder, items, place in self._sequences:
             before, now = dict(enumerate(items)), dict(enumerate(holder))
             pairs += [(place, key, before.get(key, MISSING), now.get(key, MISSING)) for key in {**before, **now}]
         for holder, size, place in self._sizes:
-            pairs += [(place, key, MISSING, holder[key]) for key in list(holder)[size:]]
+            new = list(dict.keys(holder))[size:]
+            pairs += [(place, key, MISSING, holder[key]) for key in new if not place.named or self.names.has(key)]
         found = [
             Changed(place.name_of(key), before, after, place, key)
             for place, key, before, after in pairs
@@ -192,6 +200,12 @@ def _state_tensors(roots: Any) -> set[int]:
     """Parameters and buffers, which have a watch of their own."""
     modules = [root for root in roots if isinstance(root, nn.Module)]
     return {id(tensor) for module in modules for tensor in [*module.parameters(), *module.buffers()]}
+
+
+def _getter(holder: Any) -> Callable:
+    """`holder.get`, but for classes that have one of their own."""
+    is_dict = isinstance(holder, dict) and type(holder).get is not dict.get
+    return functools.partial(dict.get, holder) if is_dict else holder.get
 
 
 def _is_array(value: Any) -> bool:
