@@ -95,6 +95,9 @@ class Report:
         return max((_part(row.parameter_error, row.parameter_scale) for row in self.rows), default=math.nan)
 
     def _close(self, pair: tuple[float, float]) -> bool:
+        if math.isnan(pair[0]) and math.isnan(pair[1]):
+            # No target of the batch counts.
+            return True
         tolerance = HALF_LOSS_TOLERANCE if self.half else LOSS_TOLERANCE
         return abs(pair[0] - pair[1]) <= tolerance * max(abs(pair[1]), 1e-6)
 
