@@ -248,6 +248,83 @@ def test_batches_that_do_not_fit_are_refused(program, call, message):
         program.step(*call(*batch(0)))
 
 
+def _adamw(model, groups=1):
+    parameters = [p for name, p in model.named_parameters() if name != "unused"]
+    halves = [parameters[:3], parameters[3:]] if groups == 2 else [parameters]
+    return torch.optim.AdamW([{"params": half} for half in halves] + [{"params": [model.unused]}], lr=0.01)
+
+
+def test_moments_of_a_torch_run_go_on_in_the_form_that_the_messages_ask_for():
+    """AdamW after two steps of PyTorch, its parameters in two groups and then in one."""
+    truth = make()
+    optimizer = _adamw(truth)
+    for seed in range(2):
+        optimizer.zero_grad()
+        F.cross_entropy(truth(batch(seed)[0]), batch(seed)[1]).backward()
+        optimizer.step()
+    model = make()
+    model.load_state_dict(truth.state_dict())
+    with pytest.raises(piper.UsageError, match="taken no step yet: .*load_optimizer_state_dict"):
+        compile_(truth, optimizer)
+    program = compile_(model, _adamw(model, groups=2))
+    with pytest.raises(piper.UsageError, match='torch.optim\'s own, which counts parameters.*expected {"steps"'):
+        program.load_optimizer_state_dict(optimizer.state_dict())
+    moments = {
+        name: {slot: optimizer.state[p][slot] for slot in ("exp_avg", "exp_avg_sq")}
+        for name, p in truth.named_parameters()
+        if name != "unused"
+    }
+    with pytest.raises(piper.UsageError, match="'b.wieght' is no parameter that the optimizer has"):
+        program.load_optimizer_state_dict(
+            {"steps": {"group0": 2}, "state": {**moments, "b.wieght": moments["b.weight"]}}
+        )
+    with pytest.raises(piper.UsageError, match="expected steps of the groups"):
+        program.load_optimizer_state_dict({"steps": {"one": 2, "two": 3}, "state": moments})
+    program.load_optimizer_state_dict({"steps": {"group0": 2}, "state": moments})
+    x, y = batch(5)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(truth(x), y)
+    loss.backward()
+    optimizer.step()
+    close(program.step(x, y), loss.detach())
+    state = program.state_dict()
+    for name, value in truth.named_parameters():
+        close(state[name], value.detach())
+    program.close()
+
+
+def test_another_optimizer_steps_by_itself():
+    """RMSprop, as the refusal says."""
+    model, truth = make(), make()
+    optimizer, true_optimizer = (torch.optim.RMSprop(m.parameters(), lr=0.01) for m in (model, truth))
+    with pytest.raises(piper.UsageError, match=r"SGD, Adam, AdamW as optimizer, got RMSprop; .*program.gradients\(\)"):
+        compile_(model, optimizer)
+    program = compile_(model)
+    for seed in range(2):
+        x, y = batch(seed)
+        for name, gradient in program.gradients(x, y).items():
+            model.get_parameter(name).grad = gradient
+        optimizer.step()
+        program.load_state_dict(model.state_dict())
+        true_optimizer.zero_grad()
+        F.cross_entropy(truth(x), y).backward()
+        true_optimizer.step()
+    for name, value in truth.named_parameters():
+        close(program.state_dict()[name], value.detach())
+    program.close()
+
+
+def test_the_last_batch_is_padded(program):
+    """As the refusal of a smaller batch says."""
+    x, y = batch(3, rows=7)
+    with pytest.raises(piper.UsageError, match=r"10 rows, got 7: pad it with rows whose targets the loss ignores"):
+        program.evaluate(x, y)
+    with pytest.raises(piper.UsageError, match="10 rows, got 12: divide it, or compile a program for that size"):
+        program.evaluate(*batch(3, rows=12))
+    padded = torch.cat([x, torch.zeros(3, 8)]), torch.cat([y, torch.full((3,), -100)])
+    close(program.evaluate(*padded), F.cross_entropy(make()(x), y).detach())
+
+
 def test_other_python_values_than_those_compiled_are_refused():
     model = make()
     example = {"args": (batch(0)[0],), "kwargs": {"scale": 2.0}, "target": batch(0)[1]}
@@ -298,7 +375,12 @@ def test_a_batch_without_weight_is_no_step(strategy):
     before = program.state_dict()
     x, y = batch(0)
     ignored = torch.full_like(y, -100)
-    program.step(x, ignored)
+    assert program.evaluate(x, ignored).isnan() and F.cross_entropy(model(x), ignored).isnan()
+    with pytest.warns(UserWarning, match="a step was skipped: the weight of its batch is zero"):
+        assert program.step(x, ignored).isnan()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert program.step(x, ignored).isnan()
     after = program.state_dict()
     for name, _ in model.named_parameters():
         assert torch.equal(after[name], before[name]), name
