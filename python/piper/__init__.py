@@ -11,7 +11,15 @@ if TYPE_CHECKING:
     from .compiler import compile
     from .compositions import verify_all
     from .directives import Strategy
-    from .errors import CompileError, CoupledRowsWarning, PiperError, ProgramError, RankLostError, UsageError
+    from .errors import (
+        CompileError,
+        CoupledRowsWarning,
+        PiperError,
+        ProgramError,
+        RankLostError,
+        UnusedParametersWarning,
+        UsageError,
+    )
     from .importer.annotate import annotate, annotate_modules, annotations_of
     from .mesh import Mesh
     from .plan_simulation import Simulation, simulate
@@ -36,6 +44,7 @@ _HOMES = {
     "Simulation": "plan_simulation",
     "Strategy": "directives",
     "StrategyError": "errors",
+    "UnusedParametersWarning": "errors",
     "UsageError": "errors",
     "annotate": "importer.annotate",
     "annotate_modules": "importer.annotate",
@@ -64,6 +73,7 @@ __all__ = [
     "Simulation",
     "Strategy",
     "StrategyError",
+    "UnusedParametersWarning",
     "UsageError",
     "annotate",
     "annotate_modules",

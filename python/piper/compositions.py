@@ -81,6 +81,7 @@ def verify_all(
     bucket_size: float = 25.0,
     batch_dims: Mapping[str, int | None] | None = None,
     loss_reduction: str | None = None,
+    check_rows: bool = True,
     coupled: str | None = None,
 ) -> Iterator[Composition]:
     """Compares with plain PyTorch under every schedule and, where the mesh has replicas, every ZeRO level, one after the other.
@@ -90,7 +91,7 @@ def verify_all(
     """
     check_coupled(coupled)
     truths = Truths(model, loss_fn, list(batches), optimizer, batch_dims, loss_reduction)
-    sweep = _Sweep(truths, loss_fn, mesh, microbatches, bucket_size, coupled)
+    sweep = _Sweep(truths, loss_fn, mesh, microbatches, bucket_size, coupled, check_rows)
     before = annotations_of(truths.model)
     try:
         replicated = mesh.size > mesh.shape.get("pp", 1)
@@ -109,6 +110,7 @@ class _Sweep:
     microbatches: int
     bucket_size: float
     coupled: str | None
+    check_rows: bool
     importing: SharedImports = field(default_factory=SharedImports)
 
     def __post_init__(self):
@@ -135,6 +137,7 @@ class _Sweep:
                 self.truths.batches[0],
                 strategy,
                 self.truths.optimizer,
+                check_rows=self.check_rows,
                 **options,
             )
             compare(report, program, self.truths, strategy)

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -87,11 +88,17 @@ class Reference:
             return session.looped(list(self._divide(Batch.of(batch), converted, parts)), buffers)
 
     def _settle_form(self, session: _Session, batch: Any, converted: Batch, buffers: Values) -> None:
-        """How the loss combines over parts is asked of the whole batch."""
+        """How the loss combines over parts is asked of the whole batch, and of half of it."""
         if self._form is None:
-            _, _, rows = describe(Batch.of(batch), self._batch_dims)
+            inputs, _, rows = describe(Batch.of(batch), self._batch_dims)
             session.set_buffers(buffers)
-            self._form = session.terms(converted, rows, None)[1]
+            value = session.value(converted)
+            if rows is None or rows < 2:
+                self._form = losses.form_of(value, self._loss_fn)
+                return
+            fewer = _chosen(converted, inputs, torch.arange(rows // 2))
+            self._form = losses.settled_form([(rows, value), (rows // 2, session.value(fewer))], self._loss_fn)
+            session.set_buffers(buffers)
 
     def _divide(
         self, original: Batch, batch: Batch, parts: tuple[int, int]
@@ -134,7 +141,7 @@ class _Session:
         for index, microbatches in enumerate(replicas):
             self.set_buffers(buffers[index])
             for batch, rows in microbatches:
-                terms, _ = self.terms(batch, rows, self._reference._form)
+                terms = self.terms(batch, rows, self._reference._form)
                 with self._mode:
                     gradients.append(self._gradients_of([term.numerator for term in terms]))
                 parts.append([_leaf(term) for term in terms])
@@ -148,11 +155,19 @@ class _Session:
         value = loss.item()
         return Outcome(value, {} if value != value else total, after)
 
-    def terms(self, batch: Batch, rows: int | None, form: losses.LossForm | None) -> tuple[list, losses.LossForm]:
-        own = self._reference
+    def value(self, batch: Batch) -> losses.LossValue:
+        """The loss of a part of the batch, with what is known of it."""
+        own, batch_tensors = self._reference, list(batch.leaves().values())
+        tensors = [t for module in own._modules for t in (*module.parameters(), *module.buffers())]
         with self._mode:
-            output = own._model(*batch.args, **batch.kwargs)
-            return losses.loss_terms(own._loss_fn, output, batch.target, own._reduction, rows, form)
+            return losses.step_value(
+                lambda: own._model(*batch.args, **batch.kwargs), tensors, batch_tensors, own._loss_fn, batch.target, own._reduction
+            )
+
+    def terms(self, batch: Batch, rows: int | None, form: losses.LossForm) -> list[losses.Term]:
+        value = self.value(batch)
+        with self._mode:
+            return losses.terms_of(value, form, rows)
 
     def set_buffers(self, values: Values) -> None:
         for part, name, buffer in self._places:
@@ -199,7 +214,8 @@ def _chosen(batch: Batch, inputs: Mapping[str, Any], rows: torch.Tensor) -> Batc
 
 def _leaf(term: losses.Term) -> losses.Term:
     numerator = term.numerator.detach().double().requires_grad_()
-    return losses.Term(numerator, None if term.weight is None else term.weight.detach().double())
+    weight = None if term.weight is None else term.weight.detach().double()
+    return dataclasses.replace(term, numerator=numerator, weight=weight)
 
 
 def _scalar(result: Any) -> torch.Tensor:

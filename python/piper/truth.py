@@ -14,7 +14,7 @@ from torch import nn
 
 from .arithmetic import RoundedAtRandom, Watch
 from .directives import Strategy
-from .importer.inputs import settled_dims
+from .importer.inputs import Batch, settled_dims
 from .importer.wrapped import plain_module
 from .reference import Outcome, Reference
 from .trace import Names, Trace
@@ -58,7 +58,8 @@ class Truths:
         self.loss_fn = loss_fn
         own = list(loss_fn.parameters()) if isinstance(loss_fn, nn.Module) else []
         self.optimizer = optimizer or torch.optim.SGD([*self.model.parameters(), *own], lr=0.1)
-        self.batches = list(batches)
+        # A model that computes its own loss has no target.
+        self.batches = [Batch.without_target(batch) for batch in batches] if loss_fn is None else list(batches)
         self._dims, self._reduction = batch_dims, loss_reduction
         self._first: dict[tuple, Any] = {}
         self._ready = False

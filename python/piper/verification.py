@@ -25,13 +25,14 @@ PARTS = "parts"
 
 def verify(
     model: nn.Module,
-    loss_fn: Callable,
-    batches: Sequence[Any],
+    loss_fn: Callable | None = None,
+    batches: Sequence[Any] = (),
     *,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     batch_dims: Mapping[str, int | None] | None = None,
     loss_reduction: str | None = None,
+    check_rows: bool = True,
     coupled: str | None = None,
 ) -> Report:
     """Compiles, takes one step per batch, and compares with plain PyTorch on the whole batch, by the user's own loss.
@@ -56,6 +57,7 @@ def verify(
             strategy=strategy,
             optimizer=truths.optimizer,
             progress=False,
+            check_rows=check_rows,
             **truths.options(strategy),
         )
         compare(report, program, truths, strategy)

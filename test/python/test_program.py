@@ -239,7 +239,8 @@ def program():
         (lambda x, y: (x[:, :4], y), "'args.0': expected shape"),
         (lambda x, y: (x, x, y), "'argument 1' given, but not at compile time"),
         (lambda x, y: (y,), "expected 'x', got none"),
-        (lambda x, y: ([1, 2], y), "'args.0': expected one value, as at compile time, got several"),
+        (lambda x, y: ([x, x], y), "'args.0': expected one value, as at compile time, got several"),
+        (lambda x, y: ([1, 2], y), "'args.0': expected a tensor, as at compile time, got a list of numbers: make it a"),
     ],
 )
 def test_batches_that_do_not_fit_are_refused(program, call, message):

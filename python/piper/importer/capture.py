@@ -9,6 +9,7 @@ and generator stay as they are. What later files need of torch's private metadat
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -21,11 +22,11 @@ from torch import fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from . import attention, embedding_bags
+from . import advice, attention, backward_code, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
-from .loss import refuse_dropped_weight
+from .mean_losses import refuse_dropped_weight
 
 _SUPPORTED = ((2, 13), (2, 14))
 _version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
@@ -40,16 +41,26 @@ from torch._decomp import core_aten_decompositions, get_decompositions  # noqa: 
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
+from torch._subclasses.fake_tensor import (  # noqa: E402
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
 from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402, F401
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
+from torch.utils.flop_counter import flop_registry  # noqa: E402
 
-_TAG, _SOURCE = "piper_scope", "piper_source"
+_TAG, _SOURCE, _CALLER = "piper_scope", "piper_source", "piper_caller"
+#: Where Python hands over to autograd.
+_ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_SITE = (_STANDARD + "site-packages" + os.sep, _STANDARD + "dist-packages" + os.sep)
 _EXAMPLES = _PACKAGE + "examples" + os.sep
 
 
@@ -65,6 +76,7 @@ class Origin:
         accumulates: whether it adds up gradients of one value that is used several times.
         source: "file:line" of the user's code, or "".
         replayed: whether functionalisation made it again, later than its scope says.
+        by_user: whether code of the user made it while autograd ran: a hook, or the backward of a function of the user's own.
     """
 
     scope: Scope | None
@@ -73,6 +85,7 @@ class Origin:
     accumulates: bool
     source: str
     replayed: bool = False
+    by_user: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,12 +105,13 @@ class Port:
 class Joint:
     """The captured graph. Each call_function node has `meta["origin"]`, each tensor node `meta["val"]` (a fake tensor).
 
-    `outputs` describes the graph's outputs in order; an output without meaning has None.
+    `outputs` describes the graph's outputs in order; an output without meaning has None. `seed` is what the backward starts from.
     """
 
     module: fx.GraphModule
     placeholders: dict[fx.Node, Port]
     outputs: list[Port | None]
+    seed: float = 1.0
 
 
 class _Step(nn.Module):
@@ -116,12 +130,19 @@ class _UserCalls(TorchFunctionMode):
     embedding bags as embeddings.
     """
 
+    def __init__(self, backward: backward_code.BackwardCode, children: Mapping[str, nn.Module], training: bool):
+        super().__init__()
+        self._backward, self._children, self._training = backward, children, training
+
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         if fx_traceback.get_current_meta().get("in_grad_fn", 0):
             return func(*args, **kwargs)
         refuse_dropped_weight(func)
         _refuse_dropped_dropout(func, args)
+        _refuse_leaving(func)
+        if backward_code.registers(func):
+            return self._register(func, *args, **kwargs)
         with fx_traceback.annotate({_SOURCE: user_line()}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)
@@ -132,6 +153,23 @@ class _UserCalls(TorchFunctionMode):
                 if result is not None:
                     return result
             return func(*args, **kwargs)
+
+    def _register(self, func: Callable, tensor: torch.Tensor, hook: Callable):
+        if not self._training:
+            return backward_code.ignored()
+        if not tensor.requires_grad:
+            return func(tensor, hook)
+        # What stands for a parameter in the trace is not one, and no leaf.
+        names = [name for name, part in _traced_parameters(self._children) if part is tensor]
+        backward_code.refuse_parameter_hook(user_line(), names or ([] if tensor.grad_fn is not None else [""]))
+        return self._backward.register(tensor, hook, user_line(), tensor.grad_fn._sequence_nr())
+
+
+def _traced_parameters(children: Mapping[str, nn.Module]) -> Iterator[tuple[str, torch.Tensor]]:
+    for child in children.values():
+        for prefix, part in child.named_modules():
+            for name, tensor in vars(part)["_parameters"].items():
+                yield f"{prefix}.{name}" if prefix else name, tensor
 
 
 def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
@@ -146,11 +184,21 @@ def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
         )
 
 
+def _refuse_leaving(func: Callable) -> None:
+    """What leaves the traced step: NumPy would read values, and a backward would write gradients."""
+    if func in (torch.Tensor.numpy, torch.Tensor.__array__):
+        raise ImporterError(f"{user_line()}: NumPy reads values, which a compiled step can't: use torch's operations")
+    if func is torch.Tensor.backward:
+        raise ImporterError(
+            f"{user_line()}: .backward() inside of forward or the loss is not supported: use torch.autograd.grad, or leave it to the step"
+        )
+
+
 def is_user_file(name: str) -> bool:
-    """Whether a source file is neither Piper's nor a library's."""
+    """Whether a source file is neither Piper's, nor torch's, nor of Python's own library."""
     if name.startswith(_EXAMPLES):
         return True
-    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and os.sep + "contextlib" not in name
+    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and (name.startswith(_SITE) or not name.startswith(_STANDARD))
 
 
 def user_line() -> str:
@@ -162,6 +210,35 @@ def user_line() -> str:
             return f"{name}:{frame.f_lineno}"
         frame = frame.f_back
     return ""
+
+
+def _line_in_backward() -> str | None:
+    """The line of user code that autograd has called, "" where that is torch's own Python; None where autograd itself makes the operation."""
+    frame, line = sys._getframe(2), ""
+    while frame is not None and frame.f_code is not _ENGINE:
+        # How a trace does what autograd asks of it.
+        if frame.f_code.co_name == "__torch_dispatch__":
+            return None
+        if not line and is_user_file(frame.f_code.co_filename):
+            line = f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return line if frame is not None else None
+
+
+@contextlib.contextmanager
+def _watched(backward: backward_code.BackwardCode) -> Iterator[None]:
+    """Makes `backward` the mode of what autograd runs: a mode that is entered before is asked about the call of autograd, and is off inside it."""
+    engine = torch.autograd._engine_run_backward
+
+    def run(*args, **kwargs):
+        with backward if backward.running else contextlib.nullcontext():
+            return engine(*args, **kwargs)
+
+    torch.autograd._engine_run_backward = run
+    try:
+        yield
+    finally:
+        torch.autograd._engine_run_backward = engine
 
 
 def capture(
@@ -183,10 +260,17 @@ def capture(
         lambda: fx_traceback.get_current_meta().get("in_grad_fn", 0) > 0,
     )
 
+    backward = backward_code.BackwardCode(
+        _line_in_backward, lambda caller: fx_traceback.annotate({_CALLER: (caller.line, caller.sequence)})
+    )
+
     def traced(inputs):
         recorder.begin()
-        with _UserCalls():
-            return run(inputs)
+        backward.running = False
+        with _UserCalls(backward, children, training):
+            results = run(inputs)
+        backward.running = training
+        return results
 
     with contextlib.ExitStack() as stack:
         for context in (
@@ -205,6 +289,9 @@ def capture(
             _attributes_kept(children),
             recording(recorder),
             module_scopes(model, recorder),
+            backward_code.checkpoints_inlined(),
+            backward.watching(children),
+            _watched(backward),
         ):
             stack.enter_context(context)
         # Tensors that the code closes over (class weights, say) are no inputs; they become constants.
@@ -215,36 +302,93 @@ def capture(
         joint = _translate(exported.graph_module)
     # Outside, where the modules have their own parameters again.
     _refuse_other_references(joint.module, children)
+    del exported
+    backward.refuse_kept()
     return joint
 
 
-def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor]) -> None:
+def dry_run(
+    children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False
+) -> None:
     """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
     step = _Step(children, run)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
     with (
         torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
+        # Whether a value has a gradient is something to find out.
+        torch.set_grad_enabled(grad),
         _data_dependence_named(),
         _attributes_kept(children),
+        backward_code.HooksIgnored(),
         fake,
     ):
         shapes = {name: fake.from_tensor(tensor) for name, tensor in own.items()}
         torch.func.functional_call(step, shapes, tuple(fake.from_tensor(tensor) for tensor in tensors))
 
 
-def fake_call(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Calls the model with shapes alone, for what hooks on its parts find out. Nothing of it changes."""
+def fake_call(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    within: contextlib.AbstractContextManager,
+) -> None:
+    """Calls the model with shapes alone, in the context `within`, for what that and hooks on the model's parts find out. Nothing of it changes."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.random.fork_rng(devices=[]), _data_dependence_named(), _attributes_kept({"model": model}), fake:
+    with (
+        torch.random.fork_rng(devices=[]),
+        _data_dependence_named(),
+        _attributes_kept({"model": model}),
+        _fake_tensors_quiet(),
+        fake,
+    ):
 
         def shape(value: Any) -> Any:
             return fake.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
         shapes = {name: shape(tensor) for name, tensor in own.items()}
-        torch.func.functional_call(model, shapes, tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs)))
+        args, kwargs = tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs))
+        with within:
+            torch.func.functional_call(model, shapes, args, kwargs)
+
+
+@contextlib.contextmanager
+def _fake_tensors_quiet() -> Iterator[None]:
+    """An operation that fails on shapes raises; torch logs its traceback and arguments as well."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class ProductCounter(TorchDispatchMode):
+    """Tells `add` the multiplications and additions of each product of matrices and each convolution that runs within it, together with those of its
+    backward: each operand's gradient is a product of equal size.
+    """
+
+    def __init__(self, add: Callable[[float], None]):
+        super().__init__()
+        self._add = add
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            operations = formula(*args, **(kwargs or {}), out_val=result)
+            # The first argument of these is added to the product.
+            first = 1 if func.overloadpacket in (torch.ops.aten.addmm, torch.ops.aten.baddbmm) else 0
+            gradients = sum(operand.requires_grad for operand in args[first : first + 2])
+            self._add(operations * (1 + gradients if torch.is_grad_enabled() else 1))
+        return result
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for one with values."""
+    return isinstance(tensor, FakeTensor)
 
 
 @contextlib.contextmanager
@@ -285,11 +429,24 @@ def _data_dependence_named() -> Iterator[None]:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         where = _last_user_line(error.__traceback__)
+        instead = advice.for_data_dependence(str(error.func), *_called(error.__traceback__, where))
         raise ImporterError(
-            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form "
-            "with static shapes (torch.where instead of an if or of a mask as index; for a mixture of experts a dense or "
-            "batched form)"
+            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; {instead}"
         ) from error
+
+
+def _called(traceback, where: str) -> tuple[str, str, list[str]]:
+    """The torch function that the user's last line called, `where`, and the files of all frames."""
+    function, files = "", []
+    while traceback is not None:
+        frame = traceback.tb_frame
+        files.append(frame.f_code.co_filename)
+        if is_user_file(files[-1]):
+            function = ""
+        elif not function and frame.f_code is _UserCalls.__torch_function__.__code__:
+            function = getattr(frame.f_locals["func"], "__name__", "")
+        traceback = traceback.tb_next
+    return function, where, files
 
 
 def _last_user_line(traceback) -> str:
@@ -308,18 +465,41 @@ def _translate(module: fx.GraphModule) -> Joint:
     placeholders = {node: _input_port(node.meta["desc"]) for node in graph.nodes if node.op == "placeholder"}
     outputs = [None if desc is None else _output_port(desc) for desc in graph.output_node().meta["desc"]]
     for node in graph.nodes:
-        custom = node.meta.get("custom") or {}
-        origin = Origin(
-            custom.get(_TAG),
-            node.meta.get("partitioner_tag") == "is_backward",
-            node.meta.get("seq_nr"),
-            bool(node.meta.get("is_gradient_acc")),
-            custom.get(_SOURCE, ""),
-            bool(node.meta.get("is_functional_regenerated")),
-        )
+        origin = _origin(node)
         # "custom" is what retracing hands on (decompose).
         node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.source}}
     return Joint(module, placeholders, outputs)
+
+
+def _origin(node: fx.Node) -> Origin:
+    custom = node.meta.get("custom") or {}
+    backward = node.meta.get("partitioner_tag") == "is_backward"
+    by_user = backward and _CALLER in custom
+    line, sequence = custom[_CALLER] if by_user else ("", None)
+    # torch marks all that is made between two functions of a backward, and numbers it by what the forward made last.
+    between = bool(node.meta.get("is_gradient_acc"))
+    if not between and sequence is None:
+        sequence = node.meta.get("seq_nr")
+    return Origin(
+        custom.get(_TAG),
+        backward,
+        sequence,
+        between and not by_user and _adds(node),
+        line or custom.get(_SOURCE, ""),
+        bool(node.meta.get("is_functional_regenerated")),
+        by_user,
+    )
+
+
+def _adds(node: fx.Node) -> bool:
+    """Whether it is the plain sum of two tensors of one shape and type, which may be added in any order and place."""
+    if node.target is not torch.ops.aten.add.Tensor or len(node.args) != 2 or node.kwargs:
+        return False
+    values = [operand.meta.get("val") if isinstance(operand, fx.Node) else None for operand in node.args]
+    own = node.meta.get("val")
+    return all(
+        isinstance(value, torch.Tensor) and value.shape == own.shape and value.dtype == own.dtype for value in values
+    )
 
 
 def _refuse_other_references(module: fx.GraphModule, children: Mapping[str, nn.Module]) -> None:

@@ -49,6 +49,15 @@ class Piece:
     def saved_results(self) -> list[fx.Node]:
         return [node for bundle in self.gives for node in bundle]
 
+    def where(self) -> str:
+        """The module and the first line of user code in it."""
+        for node in calls(self.function.graph) if self.function is not None else ():
+            origin = node.meta["origin"]
+            if origin.source and not (origin.backward and self.pass_ == "F"):
+                module = f"module '{origin.scope.module}' at " if origin.scope and origin.scope.module else ""
+                return module + origin.source
+        return "unknown line"
+
 
 class Cutter:
     """Makes the pieces of one graph.
@@ -199,7 +208,7 @@ def _in_order(pieces: list[Piece], keys: dict[fx.Node, Key]) -> list[Piece]:
         if ready is None:
             raise ImporterError(
                 "the chunks depend on each other in a circle: "
-                + ", ".join(f"{p.key[0]}{dict(p.tags)}" for p in waiting)
+                + ", ".join(f"{p.key[0]} {dict(p.tags)} ({p.where()})" for p in waiting)
             )
         waiting.remove(ready)
         done.add(ready.key)

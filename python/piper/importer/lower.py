@@ -23,7 +23,7 @@ from pathlib import Path
 
 from torch import fx
 
-from . import decompositions
+from . import advice, decompositions
 from .capture import decompose, decomposition_table
 from .errors import ImporterError
 from .graphs import calls, subgraph
@@ -182,7 +182,9 @@ class Lowering:
                     guilty[line] = guilty.get(line, 0) + 1
         if not guilty:
             return f"a function of the model can't be lowered: {first.message} ({_sources(failed[0])})"
-        listed = (line + (f" ({count} times)" if count > 1 else "") for line, count in guilty.items())
+        listed = [line + (f" ({count} times)" if count > 1 else "") for line, count in guilty.items()]
+        if any(map(advice.is_of_transformers, guilty)):
+            listed.append(advice.TRANSFORMERS_EXPERTS)
         return "operations that can't be imported:\n  " + "\n  ".join(listed)
 
 

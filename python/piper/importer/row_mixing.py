@@ -17,7 +17,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from .capture import tree_leaves, user_line
 
 #: Named by their own rule (coupling.py), which knows whether they compute batch statistics.
-_BATCH_NORM = "batch_norm"
+BATCH_NORM = "batch_norm"
 #: Tensors made after the dtype and device of another.
 _OF_METADATA = "aten.new_"
 
@@ -77,8 +77,8 @@ def mixing_lines(run: Callable[[int, Recorder], None], rows: int) -> tuple[str, 
 
 def _mixes(one: _Call, two: _Call) -> bool:
     """`two` is the same operation on twice the rows."""
-    if one.operands == two.operands or _BATCH_NORM in one.name or one.name.startswith(_OF_METADATA):
+    if one.operands == two.operands or BATCH_NORM in one.name or one.name.startswith(_OF_METADATA):
         return False
-    if one.in_loss and all(size <= 1 for size in one.results):
-        return False
-    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before > 0)
+    # In the loss a single number is a sum over the rows, or stands beside numbers of each row (the weight of a cross entropy).
+    least = 2 if one.in_loss else 1
+    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before >= least)
