@@ -160,6 +160,19 @@ def test_verify_tells_by_its_exit_code(tmp_path):
     assert "could not be verified" in done.stdout and "RMSprop" in done.stdout
 
 
+def test_rows_that_meet_are_accepted_on_demand(tmp_path):
+    (tmp_path / "m.py").write_text(
+        TRAINABLE + "\nmake = build\n\ndef build():\n    model, *rest = make()\n"
+        "    size = model[0].out_features\n    return nn.Sequential(model[0], nn.BatchNorm1d(size), *model[1:]), *rest\n"
+    )
+    done = run("verify", "m.py", "--mesh", "dp=2", "--steps", "1", "--coupled", "parts", cwd=tmp_path)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "equal to PyTorch looped over 2 replicas x 1 microbatches" in done.stdout
+    for options in (["--coupled", "rows"], ["--coupled", "rows", "--all"]):
+        done = run("verify", "m.py", *options, cwd=tmp_path)
+        assert done.returncode == 2 and "expected coupled to be 'parts' or None" in done.stdout + done.stderr
+
+
 def test_simulate(tmp_path):
     """Makespan and bubble of DualPipeV by its formula: m chunks of 6 and (p - 1)(F + B + B - 3W)."""
     result = run("simulate", "--schedule", "dualpipev", "--ranks", "4", "--microbatches", "10", cwd=tmp_path)

@@ -59,6 +59,23 @@ def test_the_truth_is_the_loss_on_the_whole_batch(loss_fn, reduction):
         torch.testing.assert_close(found.gradients[name], parameter.grad, rtol=1e-10, atol=1e-14)
 
 
+@pytest.mark.filterwarnings("ignore::piper.CoupledRowsWarning")
+@pytest.mark.parametrize("coupled", [None, "parts"])
+def test_a_program_that_divides_what_belongs_together_is_told(coupled):
+    """Compiled without the look at rows, which would refuse it: the program equals its own loop, and not PyTorch."""
+    model, batches = net(), [(torch.randn(8, 4), torch.zeros(8)) for _ in range(2)]
+    strategy = piper.strategies.data_parallel(piper.Mesh(dp=1), microbatches=4)
+    report = piper.verify(model, halves, batches, strategy=strategy, check_rows=False, coupled=coupled)
+    one = halves(model(batches[0][0]), None)
+    loss = (one[0] / one[1]).item()
+    assert report.ok == (coupled == "parts") and report.coupling > 0.1 and report.equals_parts
+    if coupled is None:
+        assert report.losses[0][1] == pytest.approx(loss, rel=1e-6) != pytest.approx(report.losses[0][0], rel=1e-2)
+        assert report.exit_code == 1 and "though equal to PyTorch looped over 1 replicas x 4 microbatches" in str(
+            report
+        )
+
+
 class Upcast(nn.Module):
     """A norm as language models have it, and numbers of tokens that are no power of two."""
 

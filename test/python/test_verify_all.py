@@ -66,6 +66,20 @@ def test_a_difference_is_told():
     assert not any(result.ok for result in rest) and all(str(result).endswith("DIFFERENT") for result in rest)
 
 
+def test_rows_that_meet_are_told_and_accepted_on_demand():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 2))
+    batches = [(torch.randn(6, 4), torch.randn(6, 2))]
+    for coupled in (None, "parts"):
+        results = piper.verify_all(model, F.mse_loss, batches, piper.Mesh(dp=2), coupled=coupled)
+        result = next(results)
+        results.close()
+        assert result.ok == (coupled is not None)
+        assert ("equal to the loop over parts (--coupled parts)" in str(result)) == (coupled is None)
+    with pytest.raises(piper.UsageError, match="expected coupled"):
+        next(piper.verify_all(model, F.mse_loss, batches, piper.Mesh(dp=2), coupled="rows"))
+
+
 class Shifted(nn.Module):
     """Softmax does not see one number added to all: the gradients of `shift` and of the keys' bias are rounding alone, and Adam makes whole steps of them."""
 
