@@ -34,7 +34,7 @@ lit: install
 
 test-runtime: $(VENV)/.build-tools
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime-tests -G Ninja -Wno-dev --log-level=WARNING \
-	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE="$(abspath $(BIN)/python)"
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/runtime-tests
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/runtime-tests --output-on-failure -j $(JOBS)
 
@@ -42,7 +42,7 @@ test-runtime: $(VENV)/.build-tools
 test-fuzz: install test-runtime
 	$(BIN)/python test/fuzz/make_plans.py build/fuzz/plans
 	cd build/fuzz && ../runtime-tests/test/fuzz/PlanFuzzer -runs=5000 -seed=1 plans
-	cd build/fuzz && $(abspath $(BIN))/python ../../test/fuzz/strategies.py -runs=2000 -seed=1
+	cd build/fuzz && "$(abspath $(BIN))/python" ../../test/fuzz/strategies.py -runs=2000 -seed=1
 
 # Each fuzzer for FUZZ_SECONDS on one core, guided by coverage: that of plans where clang++ is installed, that of strategies
 # with atheris.
@@ -52,29 +52,29 @@ CLANGXX ?= clang++
 FUZZ_BUILD := $(if $(shell command -v $(CLANGXX)),build/libfuzzer,build/runtime-tests)
 fuzz: install
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B $(FUZZ_BUILD) -G Ninja -Wno-dev --log-level=WARNING \
-	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python) \
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE="$(abspath $(BIN)/python)" \
 	  $(if $(filter %libfuzzer,$(FUZZ_BUILD)),-DPIPER_LIBFUZZER=ON -DCMAKE_CXX_COMPILER=$(CLANGXX))
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C $(FUZZ_BUILD) PlanFuzzer
 	$(BIN)/python test/fuzz/make_plans.py build/fuzz/plans
 	$(BIN)/python -m pip install -q 'atheris==3.0.0'
 	mkdir -p build/fuzz/plans-found build/fuzz/strategies-found build/fuzz/reproducers
-	cd build/fuzz && $(abspath $(FUZZ_BUILD))/test/fuzz/PlanFuzzer \
+	cd build/fuzz && "$(abspath $(FUZZ_BUILD))/test/fuzz/PlanFuzzer" \
 	  -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) plans-found plans
-	cd build/fuzz && PIPER_REPRODUCER_DIR=reproducers $(abspath $(BIN))/python $(abspath test/fuzz/guided_strategies.py) \
+	cd build/fuzz && PIPER_REPRODUCER_DIR=reproducers "$(abspath $(BIN))/python" "$(abspath test/fuzz/guided_strategies.py)" \
 	  -max_total_time=$(FUZZ_SECONDS) -seed=$(FUZZ_SEED) -rss_limit_mb=8192 strategies-found strategies
 
 # AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer, over the runtime's tests.
 sanitize: sanitize-address sanitize-thread
 sanitize-%: $(VENV)/.build-tools
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -Wno-dev --log-level=WARNING \
-	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPIPER_SANITIZE=$* -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPIPER_SANITIZE=$* -DPython3_EXECUTABLE="$(abspath $(BIN)/python)"
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/$@
 	PATH="$(abspath $(BIN)):$$PATH" ctest --test-dir build/$@ --output-on-failure
 
 # AddressSanitizer with UndefinedBehaviorSanitizer over the compiler's tests. Builds dialect/ and passes/ once more, with g++.
 sanitize-lit: install
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/$@ -G Ninja -Wno-dev --log-level=WARNING \
-	  -DPIPER_SANITIZE=address -DPIPER_CCACHE=OFF -DCMAKE_CXX_COMPILER=g++ -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	  -DPIPER_SANITIZE=address -DPIPER_CCACHE=OFF -DCMAKE_CXX_COMPILER=g++ -DPython3_EXECUTABLE="$(abspath $(BIN)/python)"
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/$@ piper-opt
 	PATH="$(abspath build/$@/bin):$(abspath $(BIN)):$$PATH" $(BIN)/lit -sv test
 
@@ -91,7 +91,7 @@ bench: install bench-runtime
 # What actions and collectives cost without a model: a minute.
 bench-runtime: $(VENV)/.build-tools
 	PATH="$(abspath $(BIN)):$$PATH" cmake -S . -B build/runtime-tests -G Ninja -Wno-dev --log-level=WARNING \
-	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE=$(abspath $(BIN)/python)
+	  -DPIPER_COMPILER=OFF -DPIPER_TESTS=ON -DPython3_EXECUTABLE="$(abspath $(BIN)/python)"
 	PATH="$(abspath $(BIN)):$$PATH" ninja -C build/runtime-tests ExecutorBench CommunicatorBench
 	build/runtime-tests/test/bench/runtime/ExecutorBench
 	build/runtime-tests/test/bench/runtime/CommunicatorBench

@@ -5,6 +5,7 @@
 #include "runtime/BindingsKernel.h"
 #include "runtime/BindingsSimulate.h"
 #include "runtime/Executor.h"
+#include "runtime/Fingerprint.h"
 #include "runtime/StateAccess.h"
 #include "runtime/cpu/CpuDevice.h"
 #include "runtime/delay/DelayDevice.h"
@@ -187,6 +188,26 @@ public:
     });
   }
 
+  /// What the hosts of all processes give, by rank; see World::exchange.
+  nb::list exchange(nb::bytes mine) {
+    std::string given(mine.c_str(), mine.size());
+    return told([&](const Interrupt &interrupt) {
+      return executor->world().exchange(given, interrupt);
+    });
+  }
+
+  /// See World::offer, collect and stopDiffering.
+  bool offer(nb::bytes mine) {
+    return executor->world().offer(std::string(mine.c_str(), mine.size()));
+  }
+  nb::list collect() {
+    return told([&](const Interrupt &interrupt) {
+      return executor->world().collect(interrupt);
+    });
+  }
+  void stopDiffering() { executor->world().stopDiffering(); }
+  bool differs() { return executor->world().differs(); }
+
   /// The state as bytes of the whole tensor. All ranks must be between runs.
   void readState(const std::string &name, uintptr_t tensor) {
     uint32_t number = findState(executor->plan(), name);
@@ -259,7 +280,10 @@ public:
   }
 
   /// Whether a rank of the job has failed: nothing runs any more.
-  bool hasFailed() { return executor->world().failure() != nullptr; }
+  bool hasFailed() {
+    return executor->world().failure() != nullptr ||
+           executor->world().differs();
+  }
 
   void close() {
     nb::gil_scoped_release release;
@@ -290,6 +314,16 @@ private:
         throw nb::python_error();
       throw;
     }
+  }
+
+  /// What `work` hears from the others, by rank.
+  template <typename Fn> nb::list told(Fn work) {
+    std::vector<std::string> texts;
+    guarded([&](const Interrupt &interrupt) { texts = work(interrupt); });
+    nb::list result;
+    for (const std::string &text : texts)
+      result.append(nb::bytes(text.data(), text.size()));
+    return result;
   }
 
   std::mutex busy;
@@ -334,6 +368,21 @@ NB_MODULE(_runtime, m) {
            [](const ParsedPlan &parsed) { return describePlan(*parsed.plan); })
       .def("dump",
            [](const ParsedPlan &parsed) { return plan::dump(*parsed.plan); });
+  m.def(
+      "fingerprint",
+      [](const std::vector<std::pair<uintptr_t, uint64_t>> &tensors,
+         uint64_t limit) {
+        nb::gil_scoped_release release;
+        uint64_t hash = 0;
+        for (const auto &[address, bytes] : tensors)
+          hash = fingerprint(reinterpret_cast<const char *>(address), bytes,
+                             limit, hash);
+        return hash;
+      },
+      nb::arg("tensors"), nb::arg("limit"),
+      "A hash of the bytes of tensors, (address, bytes) each, in this order; "
+      "of "
+      "one with more than `limit` bytes, of so many that lie all over it.");
   nb::class_<DelayCosts>(m, "DelayCosts",
                          "How long kernels, links and memory take.")
       .def(
@@ -371,6 +420,11 @@ NB_MODULE(_runtime, m) {
            nb::arg("inputs"), nb::arg("scalars"), nb::arg("trace"))
       .def("duration", &Program::duration)
       .def("barrier", &Program::barrier)
+      .def("exchange", &Program::exchange, nb::arg("bytes"))
+      .def("offer", &Program::offer, nb::arg("bytes"))
+      .def("collect", &Program::collect)
+      .def("stop_differing", &Program::stopDiffering)
+      .def("differs", &Program::differs)
       .def("read_state", &Program::readState, nb::arg("name"),
            nb::arg("address"))
       .def("read_copy", &Program::readCopy, nb::arg("name"), nb::arg("rank"),

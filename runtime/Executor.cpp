@@ -176,6 +176,9 @@ void Executor::awaitRanks(const Interrupt &interrupted) {
       shared->abort(locals[0]->rank(), FailureKind::Interrupted,
                     "rank " + std::to_string(locals[0]->rank()) +
                         " was interrupted");
+    // They may wait for each other without end.
+    if (shared->offersDiffer())
+      shared->stopDiffering();
     const AbortRecord *failure = shared->failure();
     if (!failure)
       continue;

@@ -3,13 +3,15 @@
 
 import importlib.metadata
 import os
+import shlex
 import shutil
 import sys
 
-import lit.formats
+sys.path.insert(0, os.path.dirname(__file__))
+from relative_paths import RelativePaths  # noqa: E402
 
 config.name = "piper"
-config.test_format = lit.formats.ShTest()
+config.test_format = RelativePaths()
 config.suffixes = [".mlir"]
 config.test_source_root = os.path.dirname(__file__)
 config.test_exec_root = os.path.join(config.test_source_root, "Output")
@@ -33,9 +35,9 @@ def filecheck() -> str:
 
 
 config.substitutions += [
-    (r"\bpiper-opt\b", find("piper-opt")),
-    (r"\bFileCheck\b", filecheck()),
-    ("%python", sys.executable),
+    (r"\bpiper-opt\b", shlex.quote(find("piper-opt"))),
+    (r"\bFileCheck\b", shlex.quote(filecheck())),
+    ("%python", shlex.quote(sys.executable)),
 ]
 for variable in ("PYTHONPATH", "HOME"):
     if variable in os.environ:

@@ -86,7 +86,7 @@ def ExpandMath : Pass<"piper-expand-math", "::mlir::func::FuncOp"> {
 }
 
 def RelaxFloatingPoint : Pass<"piper-relax-floating-point", "::mlir::func::FuncOp"> {
-  let summary = "Allows sums to be reordered; NaN and infinity keep their meaning";
+  let summary = "Allows reductions to be reordered; NaN and infinity keep their meaning";
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 

@@ -17,8 +17,13 @@ from .importer.inputs import Batch
 _KEYS = {"args", "kwargs", "target"}
 
 
-def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
-    """The batch of a call `step(x, y)`, `step(x, target=y, mask=m)` or `step(batch)`, a batch being a tuple or a dict of args, kwargs and target."""
+def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any], own_loss: bool = False) -> Batch:
+    """The batch of a call `step(x, y)`, `step(x, target=y, mask=m)` or `step(batch)`, a batch being a tuple or a dict of args, kwargs and target.
+
+    own_loss: the model computes its loss, so that there is no target, and a dict holds the model's arguments by name.
+    """
+    if own_loss:
+        return _without_target(args, kwargs)
     if len(args) == 1 and not kwargs:
         (only,) = args
         if isinstance(only, (Batch, tuple, list)) or (isinstance(only, Mapping) and set(only) <= _KEYS):
@@ -32,6 +37,15 @@ def from_call(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
     if not args:
         raise UsageError("expected a target as the last argument or by name")
     return Batch(tuple(args[:-1]), dict(kwargs), args[-1])
+
+
+def _without_target(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Batch:
+    if len(args) == 1 and not kwargs and isinstance(args[0], (Batch, tuple, list, Mapping)):
+        try:
+            return Batch.without_target(args[0])
+        except ImporterError as error:
+            raise UsageError(str(error)) from None
+    return Batch(tuple(args), dict(kwargs), None)
 
 
 def bind(
@@ -51,6 +65,7 @@ def bind(
     expected = [*inputs, *static]
     batch = importer_inputs.arrange(batch, expected, parameters)
     _check_arguments(batch, expected, parameters)
+    _refuse_other_kinds(batch, inputs)
     try:
         tensors = importer_inputs.bind(inputs, static, batch)
     except ImporterError as error:
@@ -60,13 +75,33 @@ def bind(
     for name, tensor in tensors.items():
         if inputs[name].split and tensor.shape[0] != wanted:
             whose = "the global batch's" if local_rows is None else "this process's"
-            raise UsageError(f"input '{name}': expected {whose} {wanted} rows, got {tensor.shape[0]}")
+            raise UsageError(
+                f"input '{name}': expected {whose} {wanted} rows, got {tensor.shape[0]}: {_other_rows(wanted, tensor.shape[0])}"
+            )
     for name, tensor in tensors.items():
         if tensor.layout != torch.strided or tensor.is_meta:
             raise UsageError(
                 f"input '{name}': expected a dense tensor with values, got one on {tensor.device}, {tensor.layout}"
             )
     return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+
+
+def _refuse_other_kinds(batch: Batch, inputs: Mapping[str, Input]) -> None:
+    """A list where a tensor was compiled for would look like several inputs."""
+    given = {f"args.{index}": value for index, value in enumerate(batch.args)}
+    given |= {f"kwargs.{name}": value for name, value in batch.kwargs.items()} | {"target": batch.target}
+    for name, value in given.items():
+        if name in inputs and isinstance(value, (list, tuple)) and importer_inputs.is_numbers(value):
+            raise UsageError(
+                f"input '{name}': expected a tensor, as at compile time, got a {type(value).__name__} of numbers: make it a tensor"
+            )
+
+
+def _other_rows(wanted: int | None, got: int) -> str:
+    """What to do with a batch of another size."""
+    if wanted is not None and got < wanted:
+        return "pad it with rows whose targets the loss ignores (ignore_index, a weight of 0), or compile a program for that size"
+    return "divide it, or compile a program for that size"
 
 
 def _check_arguments(batch: Batch, expected: Sequence[str], parameters: Sequence[str]) -> None:

@@ -35,6 +35,9 @@ StagesOption = Annotated[
     typer.Option("--stages", min=1, help="cut a model without stage tags into so many, of equal time"),
 ]
 BucketOption = Annotated[float, typer.Option("--bucket-size", help="MiB of gradients reduced at once")]
+CheckRowsOption = Annotated[
+    bool, typer.Option("--check-rows/--no-check-rows", help="try on a few rows whether loss and model divide")
+]
 LearningRate = Annotated[
     float, typer.Option("--lr", min=0.0, help="learning rate of AdamW, where the file has no optimizer(model)")
 ]
@@ -52,6 +55,7 @@ def train(
     zero: ZeroOption = 0,
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
+    check_rows: CheckRowsOption = True,
     save: Annotated[Optional[Path], typer.Option("--save", help="folder for the trained program")] = None,  # noqa: UP045
 ) -> None:
     """Trains a model and shows its loss."""
@@ -59,7 +63,7 @@ def train(
     plan = _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size)
     if save is not None:
         check_writable(save)
-    program = _compile(user, plan, lr)
+    program = _compile(user, plan, lr, check_rows)
     start = time.monotonic()
     for step in range(steps):
         loss = program.step(user.batch(step)).item()
@@ -82,11 +86,13 @@ def compile_(
     zero: ZeroOption = 0,
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
+    check_rows: CheckRowsOption = True,
 ) -> None:
     """Compiles a model to a program folder, with the MLIR of every phase in it."""
     user = _load(model)
     check_writable(output)
-    program = _compile(user, _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size), lr)
+    plan = _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size)
+    program = _compile(user, plan, lr, check_rows)
     program.save(output)
     program.close()
     _say(f"saved to {output}")
@@ -104,22 +110,37 @@ def verify(
     zero: ZeroOption = 0,
     bucket_size: BucketOption = 25.0,
     lr: LearningRate = 1e-3,
+    check_rows: CheckRowsOption = True,
     every: Annotated[
         bool,
         typer.Option("--all", help="every schedule with every ZeRO level, as a table; cuts the model as each needs"),
     ] = False,
+    coupled: Annotated[
+        Optional[str],  # noqa: UP045
+        typer.Option(
+            "--coupled", help="'parts': where rows meet (BatchNorm), PyTorch looped over the parts of a batch is right"
+        ),
+    ] = None,
 ) -> None:
-    """Compares losses, gradients and parameters with plain PyTorch's; exit code 1 if they differ, 2 if there is nothing to compare."""
+    """Compares losses, gradients and updates with plain PyTorch's; exit code 1 if they differ, 2 if there is nothing to compare."""
     import piper
 
     user = _load(model)
     if every:
         if strategy is not None:
             raise piper.UsageError("--all: expected no --strategy beside it")
-        raise typer.Exit(_verify_all(user, _mesh(mesh), microbatches, steps, bucket_size, lr))
+        raise typer.Exit(_verify_all(user, _mesh(mesh), microbatches, steps, bucket_size, lr, coupled, check_rows))
     plan = _strategy(user, mesh, strategy, schedule, microbatches, stages, zero, bucket_size)
     batches = [user.batch(step) for step in range(steps)]
-    report = piper.verify(user.model, user.loss_fn, batches, strategy=plan, optimizer=_optimizer(user, lr))
+    report = piper.verify(
+        user.model,
+        user.loss_fn,
+        batches,
+        strategy=plan,
+        optimizer=_optimizer(user, lr),
+        coupled=coupled,
+        check_rows=check_rows,
+    )
     _say(str(report))
     raise typer.Exit(report.exit_code)
 
@@ -277,7 +298,16 @@ def _strategy(
     return piper.strategies.data_parallel(ranks, zero, bucket, microbatches)
 
 
-def _verify_all(user: Any, mesh: Any, microbatches: int, steps: int, bucket_size: float, lr: float) -> int:
+def _verify_all(
+    user: Any,
+    mesh: Any,
+    microbatches: int,
+    steps: int,
+    bucket_size: float,
+    lr: float,
+    coupled: str | None,
+    check_rows: bool,
+) -> int:
     """Prints a line for each composition as soon as it is there; the exit code."""
     import piper
 
@@ -294,6 +324,8 @@ def _verify_all(user: Any, mesh: Any, microbatches: int, steps: int, bucket_size
         microbatches=microbatches,
         optimizer=_optimizer(user, lr),
         bucket_size=bucket_size,
+        coupled=coupled,
+        check_rows=check_rows,
     ):
         _say(str(result))
         results.append(result)
@@ -358,10 +390,13 @@ def _optimizer(user: Any, lr: float) -> Any:
     return user.optimizer(user.model) if user.optimizer is not None else torch.optim.AdamW(trainable, lr=lr)
 
 
-def _compile(user: Any, strategy: Any, lr: float) -> Any:
+def _compile(user: Any, strategy: Any, lr: float, check_rows: bool) -> Any:
     import piper
 
-    return piper.compile(user.model, user.loss_fn, user.batch(0), strategy=strategy, optimizer=_optimizer(user, lr))
+    optimizer = _optimizer(user, lr)
+    return piper.compile(
+        user.model, user.loss_fn, user.batch(0), strategy=strategy, optimizer=optimizer, check_rows=check_rows
+    )
 
 
 def _say(text: str) -> None:

@@ -12,16 +12,19 @@ from typing import Any
 import torch
 from torch import nn
 
-from . import emit, optimizers
+from . import emit, optimizers, probing
 from .cache import ObjectCache
 from .coupling import warn_of_coupled_rows
 from .description import Description, StateSpec
 from .directives import Place, Replicate, Strategy
-from .errors import StrategyError, UsageError
+from .errors import RanksDifferError, StrategyError, UsageError
 from .importer import import_model
+from .importer.ambient import set_aside
 from .importer.imported import Imported, State
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe, forward_parameters, settled_dims
+from .importer.loss import own_loss
+from .importer.loss_weights import SHARED_WEIGHTS, SharedWeights
 from .importer.saved_names import extra_states, saved_names
 from .importer.wrapped import plain_module
 from .kernels import compile_functions
@@ -29,18 +32,20 @@ from .lowered import function_texts
 from .mesh import Mesh
 from .optimizers import Group
 from .phases import Phases
+from .probing import Divided
 from .program import Program
 from .progress import Progress
-from .rendezvous import check_world_size
+from .rendezvous import check_world_size, on_the_way
 from .revisits import explained
 from .rows import part_rows
 from .unused import tell_unused_parameters
+from .watch import Watch
 
 
 def compile(
     model: nn.Module,
-    loss_fn: Callable,
-    batch: Any,
+    loss_fn: Callable | None = None,
+    batch: Any = None,
     *,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -48,6 +53,8 @@ def compile(
     loss_reduction: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     progress: bool = True,
+    check_rows: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """Compiles one training step of `model` and an evaluation to a program that is ready to run.
 
@@ -55,8 +62,11 @@ def compile(
 
     Args:
         model: a module on the CPU, which torch.compile may have wrapped. Tag its parts with `piper.annotate` or `piper.annotate_modules` where the strategy names them.
-        loss_fn: `loss_fn(output, target)`; returns a scalar that is recognised as a mean, or (sum, weight).
-        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count.
+        loss_fn: `loss_fn(output, target)`; returns a sum of means and sums over the rows, each times a number, or (sum, weight). None: the model computes its own
+            loss, as Hugging Face's do: its 0-dimensional output, `.loss` or `["loss"]`.
+        batch: an example of the global batch, `(args…, target)` or `dict(args=…, kwargs=…, target=…)`; only shapes and dtypes count,
+            and for `check_rows` the values of a few rows. Without loss_fn the model's arguments: `dict(input_ids=…, labels=…)`, `(args…)` or
+            `dict(args=…, kwargs=…)`; `labels`, or else batch_dims, tell the rows.
         strategy: directives over a mesh; none is one rank.
         optimizer: torch.optim.SGD, Adam or AdamW over the model's parameters; its options are read again at each step, so that schedulers work. Moments are the
             program's own: `program.load_optimizer_state_dict` sets them, the optimizer's load_state_dict sets options alone. None: no updates.
@@ -64,21 +74,38 @@ def compile(
         loss_reduction: "mean_rows" or "sum", where `loss_fn` returns a scalar that is not recognised.
         cache_dir: folder of compiled functions; by default $PIPER_CACHE_DIR or ~/.cache/piper.
         progress: show a progress bar where standard error is a terminal.
+        check_rows: where the batch is divided, try in plain PyTorch on a few rows and a copy of the model whether loss and model divide as the graph says: a
+            loss that does not is refused, and rows that meet in the model are warned of. Tens of milliseconds for a small model, at most about a second; a
+            verdict is kept with the compiled functions. False: only what the graph shows.
+        sync_parameters: under torchrun, begin on all ranks with rank 0's parameters and buffers; else they are to be equal on all ranks. The model stays as it is.
 
     Raises:
-        UsageError: the strategy, the batch or the optimizer does not fit the model; StrategyError where the compiler's passes find it.
+        UsageError: the strategy, the batch or the optimizer does not fit the model, or the ranks of a job are not alike; StrategyError where the compiler's passes
+            find it.
         ImporterError: the model cannot be imported; names the operation and its source line.
         CompileError: a later phase refused the program; holds a piper-opt command that reproduces it.
     """
-    return compile_with(
-        import_model, model, loss_fn, batch, strategy, optimizer, batch_dims, loss_reduction, cache_dir, progress
-    )
+    with on_the_way(), set_aside():
+        return compile_with(
+            import_model,
+            model,
+            loss_fn,
+            batch,
+            strategy,
+            optimizer,
+            batch_dims,
+            loss_reduction,
+            cache_dir,
+            progress,
+            check_rows,
+            sync_parameters,
+        )
 
 
 def compile_with(
     importing: Callable[..., Imported],
     model: nn.Module,
-    loss_fn: Callable,
+    loss_fn: Callable | None,
     batch: Any,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,
@@ -86,9 +113,16 @@ def compile_with(
     loss_reduction: str | None = None,
     cache_dir: str | os.PathLike | None = None,
     progress: bool = False,
+    check_rows: bool = True,
+    sync_parameters: bool = False,
 ) -> Program:
     """`compile` with `importing` as `import_model`, so that several compilations may share what they import."""
     model = plain_module(model)
+    if batch is None:
+        raise UsageError("expected an example of the global batch: piper.compile(model, loss_fn, batch)")
+    own_loss_only = loss_fn is None
+    if own_loss_only:
+        loss_fn, batch = own_loss, ImportedBatch.without_target(batch)
     if isinstance(loss_fn, type) or not callable(loss_fn):
         got = f"the class {loss_fn.__name__}" if isinstance(loss_fn, type) else type(loss_fn).__name__
         raise UsageError(f"expected loss_fn to be a function or a module, got {got}")
@@ -107,10 +141,14 @@ def compile_with(
             model, loss_fn, batch, rows=parts, training=True, divided=strategy.divides_backward, **options
         )
         tell_unused_parameters(training)
-        evaluation = importing(model, loss_fn, batch, rows=parts, training=False, **options)
+        evaluation = importing(model, loss_fn, batch, rows=parts, training=False, form=training.loss, **options)
         evaluation = emit.with_own_constants(evaluation, training, "evaluate.")
         if divisions > 1 and not training.loss.splittable:
             raise UsageError(training.loss.advice)
+        if divisions > 1 and check_rows and rows is not None:
+            bar.step("checking rows")
+            divided = Divided(rows, strategy.num_replicas, strategy.num_microbatches)
+            probing.check_rows(model, loss_fn, batch, training, divided, loss_reduction, cache, own_loss_only)
         if divisions > 1:
             warn_of_coupled_rows(model, training, strategy.num_replicas, strategy.num_microbatches)
         strategy.check(_indices(training))
@@ -125,9 +163,10 @@ def compile_with(
             raise explained(error, training) from None
         kernels = compile_functions(phases.functions(), cache, bar)
     states = emit.states_of(graphs)
+    symbols = emit.state_symbols(graphs, functions, groups, strategy)
     names, loss_names = _names(model, loss_fn, states)
     description = Description(
-        inputs=training.inputs,
+        inputs={name: item for name, item in training.inputs.items() if name != SHARED_WEIGHTS},
         static=training.static,
         rows=rows,
         divide=training.loss.divide,
@@ -138,14 +177,29 @@ def compile_with(
         loss_names=loss_names,
         parameters=forward_parameters(model.forward),
         trainable=[name for name, contributions in training.gradients.items() if contributions],
+        symbols={name: symbol for name, symbol in symbols.items() if symbol != name},
         groups=groups,
         updates=optimizer is not None,
+        own_loss=own_loss_only,
         on_update=_note_step(optimizer),
+        loss_weights={
+            graph.name: SharedWeights(
+                graph.imported.weights, graph.imported.loss.weights, (strategy.num_replicas, strategy.num_microbatches)
+            )
+            for graph in graphs
+            if graph.imported.weights
+        },
         extra=extra_states(model),
     )
     plan = phases.export({name: item.metadata["workspace_bytes"] for name, item in kernels.items()})
-    program = Program(description, plan, kernels, phases.text)
-    program.write_states({name: state.value for name, state in states.items()})
+    watch = Watch(model, {"step": training, "evaluate": evaluation})
+    program = Program(description, plan, kernels, phases.text, watch=watch)
+    values = {name: state.value for name, state in states.items()}
+    try:
+        program.begin(values, {name: state.kind for name, state in states.items()}, sync_parameters)
+    except RanksDifferError:
+        program.close()
+        raise
     return program
 
 

@@ -19,7 +19,9 @@ from .importer.annotate import annotate_modules, annotations_of
 from .importer.balance import stage_modules
 from .importer.shared import SharedImports
 from .mesh import Mesh
-from .verification import Report, Truths, compare
+from .report import Report
+from .truth import Truths
+from .verification import check_coupled, compare
 
 _STAGE = "stage"
 HEADER = f"{'schedule':16}  stages  zero  gradient error  parameter error  seconds"
@@ -49,6 +51,12 @@ class Composition:
         """False where it applies and differs, or could not be compiled."""
         return self.report is None or self.report.ok
 
+    def _verdict(self) -> str:
+        if self.ok or self.report.coupling is None:
+            return "ok" if self.ok else "DIFFERENT"
+        looped = ", equal to the loop over parts (--coupled parts)" if self.report.equals_parts else ""
+        return f"DIFFERENT: rows are coupled, by {self.report.coupling:.1e}{looped}"
+
     def __str__(self) -> str:
         start = f"{self.schedule or '-':16}  {self.stages or '-':>6}  {self.zero:4}"
         if self.report is None:
@@ -58,7 +66,7 @@ class Composition:
             return f"{start}  FAILED: {self.report.error.splitlines()[0]}"
         return (
             f"{start}  {self.report.gradient_error:14.1e}  {self.report.parameter_error:15.1e}  {self.seconds:7.1f}"
-            f"  {'ok' if self.ok else 'DIFFERENT'}"
+            f"  {self._verdict()}"
         )
 
 
@@ -73,14 +81,17 @@ def verify_all(
     bucket_size: float = 25.0,
     batch_dims: Mapping[str, int | None] | None = None,
     loss_reduction: str | None = None,
+    check_rows: bool = True,
+    coupled: str | None = None,
 ) -> Iterator[Composition]:
     """Compares with plain PyTorch under every schedule and, where the mesh has replicas, every ZeRO level, one after the other.
 
     Without an axis 'pp' the mesh has replicas only. Where a schedule takes another number of stages than the model is annotated with, the model is cut by
-    cost. PyTorch runs once, and what compositions have in common is imported once. In the end neither the model nor the optimizer has changed.
+    cost. What compositions have in common is imported once. `coupled` is that of `piper.verify`. In the end neither the model nor the optimizer has changed.
     """
+    check_coupled(coupled)
     truths = Truths(model, loss_fn, list(batches), optimizer, batch_dims, loss_reduction)
-    sweep = _Sweep(truths, loss_fn, mesh, microbatches, bucket_size)
+    sweep = _Sweep(truths, loss_fn, mesh, microbatches, bucket_size, coupled, check_rows)
     before = annotations_of(truths.model)
     try:
         replicated = mesh.size > mesh.shape.get("pp", 1)
@@ -98,6 +109,8 @@ class _Sweep:
     mesh: Mesh
     microbatches: int
     bucket_size: float
+    coupled: str | None
+    check_rows: bool
     importing: SharedImports = field(default_factory=SharedImports)
 
     def __post_init__(self):
@@ -114,7 +127,7 @@ class _Sweep:
             self._annotate(stages)
         except UsageError as error:
             return Composition(name, None, zero, reason=str(error))
-        report, start = Report(), time.monotonic()
+        report, start = Report(coupled=self.coupled), time.monotonic()
         try:
             options = self.truths.options(strategy)
             program = compile_with(
@@ -124,6 +137,7 @@ class _Sweep:
                 self.truths.batches[0],
                 strategy,
                 self.truths.optimizer,
+                check_rows=self.check_rows,
                 **options,
             )
             compare(report, program, self.truths, strategy)

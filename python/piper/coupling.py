@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
 
 import torch
@@ -12,6 +11,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from .errors import CoupledRowsWarning
 from .importer.imported import FORWARD, Imported
+from .notices import warn_user
 
 _aten = torch.ops.aten
 #: Operations to the position of their argument `training`; None: it is always on.
@@ -34,16 +34,19 @@ def warn_of_coupled_rows(model: nn.Module, imported: Imported, replicas: int, mi
     if lines or norms:
         where = _listed([f"'{name}'" for name in norms] or lines)
         reasons.append(f"batch normalization ({where}) computes its statistics")
-    if imported.mixing:
-        reasons.append(f"rows meet at {_listed(imported.mixing)}")
+    meetings = [*imported.mixing]
+    if not reasons:
+        # What numbers show the graph often shows, too, by the same line.
+        meetings += [place for place in imported.coupled if not any(line in place for line in imported.mixing)]
+    if meetings:
+        reasons.append(f"rows meet at {_listed(meetings)}")
     if written:
         reasons.append(f"forward writes the buffers {_listed(written)}")
     if reasons:
-        warnings.warn(
+        warn_user(
             f"{', '.join(reasons)}: for each microbatch of each replica by itself, so that the program equals PyTorch looped over "
             f"{replicas} replicas x {microbatches} microbatches, not PyTorch on the whole batch",
             CoupledRowsWarning,
-            stacklevel=4,
         )
 
 

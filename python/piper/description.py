@@ -12,6 +12,7 @@ import torch
 from . import optimizers
 from .errors import ProgramError, UsageError
 from .importer.imported import Input
+from .importer.loss_weights import SharedWeights
 from .mesh import Mesh
 from .optimizers import Group
 from .rows import division
@@ -43,7 +44,10 @@ class Description:
         trainable: states that have gradients.
         groups: the optimizer's groups.
         updates: whether the user gave an optimizer.
+        own_loss: whether the model computes its loss, so that batches have no target.
+        symbols: states that the plan knows by another name, as theirs is taken.
         on_update: called after each optimizer step.
+        loss_weights: by entry, the weights of the loss that the host computes before it runs.
         extra: what the model's state_dict holds beside tensors of the program (get_extra_state); not saved.
     """
 
@@ -60,8 +64,15 @@ class Description:
     trainable: Sequence[str]
     groups: Sequence[Group]
     updates: bool
+    own_loss: bool = False
+    symbols: Mapping[str, str] = field(default_factory=dict)
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
+    loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict, compare=False)
+
+    def peers(self) -> list[int]:
+        """For each rank the first that has the same rows of the batch."""
+        return [self.replicas.index(part) for part in self.replicas]
 
     def local_rows(self, ranks: Sequence[int]) -> tuple[int, int]:
         """(first, last + 1) of the rows that the ranks of this process read, which must be contiguous."""
@@ -97,6 +108,9 @@ class Description:
             "trainable": list(self.trainable),
             "optimizer": optimizers.describe(self.groups),
             "updates": self.updates,
+            "own_loss": self.own_loss,
+            "loss_weights": {entry: weights.to_json() for entry, weights in self.loss_weights.items()},
+            "symbols": dict(self.symbols),
         }
 
     @classmethod
@@ -122,6 +136,11 @@ class Description:
                 trainable=data["trainable"],
                 groups=optimizers.restore(data["optimizer"]),
                 updates=data["updates"],
+                own_loss=data.get("own_loss", False),
+                loss_weights={
+                    entry: SharedWeights.from_json(item) for entry, item in data.get("loss_weights", {}).items()
+                },
+                symbols=data.get("symbols", {}),
             )
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise ProgramError(f"damaged manifest: {type(error).__name__}: {error}") from None

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 
 from .directives import Strategy
+from .importer.constants import same_bits
 from .importer.imported import Family, Imported, InputRef, Node, ResultRef, State, StateRef, TensorSpec, Value
 from .mlir_text import bare_or_quoted, quoted
 from .optimizers import Group
@@ -25,6 +27,10 @@ ELEMENT_TYPES = {
     torch.uint8: "i8",
     torch.bool: "i1",
 }
+
+
+# Names of buckets, classes of ranks, streams and update functions.
+_OF_LATER_PASSES = re.compile(r"(bucket|class)\d+|compute|\w+_stream|update_.*")
 
 
 @dataclass(frozen=True)
@@ -44,18 +50,39 @@ def module_text(
     graphs: the training graph first. functions: the text of every member function by name. groups: the optimizer's.
     """
     states = states_of(graphs)
+    symbols = state_symbols(graphs, functions, groups, strategy)
     families = {name: family for graph in graphs for name, family in graph.imported.families.items()}
     optimizers = {parameter: group for group in groups for parameter in group.parameters}
     lines = [strategy.mesh.to_mlir()]
-    lines += [_state(state) for state in states.values()]
+    lines += [_state(state, symbols[state.name]) for state in states.values()]
     lines += [group.to_mlir() for group in groups]
     lines += [_chunk(family, graphs) for family in families.values()]
     used = {function.name for family in families.values() for function in family.members.values()}
     lines += [functions[name] for name in sorted(used)]
-    lines += [_GraphWriter(graph, optimizers).text() for graph in graphs]
+    lines += [_GraphWriter(graph, optimizers, symbols).text() for graph in graphs]
     lines += [strategy.to_mlir()]
     body = "\n".join(lines)
     return 'module attributes {piper.phase = "imported"} {\n' + _indent(body) + "\n}\n"
+
+
+def state_symbols(
+    graphs: Sequence[Graph], functions: Mapping[str, str], groups: Sequence[Group], strategy: Strategy
+) -> dict[str, str]:
+    """The symbol of each state: its name, unless the module or a later pass gives that to something of its own."""
+    families = {name for graph in graphs for name in graph.imported.families}
+    taken = {"mesh", "strategy", *functions, *map(_chunk_name, families)}
+    taken |= {graph.name for graph in graphs} | {group.name for group in groups}
+    # Streams, among others.
+    taken |= set(re.findall(r'"([^"]*)"', strategy.to_mlir()))
+    states = states_of(graphs)
+    symbols: dict[str, str] = {}
+    for name in states:
+        symbol = name
+        while symbol in taken or _OF_LATER_PASSES.fullmatch(symbol) or (symbol != name and symbol in states):
+            symbol += "'"
+        taken.add(symbol)
+        symbols[name] = symbol
+    return symbols
 
 
 def states_of(graphs: Iterable[Graph]) -> dict[str, State]:
@@ -72,8 +99,10 @@ def with_own_constants(imported: Imported, other: Imported, prefix: str) -> Impo
     renamed = {
         name: replace(state, name=prefix + name, all_names=(prefix + name,))
         for name, state in imported.states.items()
-        if state.kind == "constant" and name in other.states and not torch.equal(state.value, other.states[name].value)
+        if state.kind == "constant" and name in other.states and not same_bits(state.value, other.states[name].value)
     }
+    if any(state.name in imported.states or state.name in other.states for state in renamed.values()):
+        return with_own_constants(imported, other, f"{prefix}_")
     if not renamed:
         return imported
     states = {
@@ -108,12 +137,10 @@ def _indent(text: str) -> str:
     return "\n".join("  " + line for line in text.splitlines())
 
 
-def _state(state: State) -> str:
-    names = ", ".join(quoted(name) for name in state.all_names)
+def _state(state: State, name: str) -> str:
+    names = ", ".join(quoted(own) for own in dict.fromkeys((name, *state.all_names)))
     trainable = " trainable" if state.trainable else ""
-    return (
-        f"piper.state {symbol(state.name)} : {tensor_type(state.shape, state.dtype)} {state.kind}{trainable} [{names}]"
-    )
+    return f"piper.state {symbol(name)} : {tensor_type(state.shape, state.dtype)} {state.kind}{trainable} [{names}]"
 
 
 def _chunk(family: Family, graphs: Sequence[Graph]) -> str:
@@ -132,7 +159,8 @@ def _chunk(family: Family, graphs: Sequence[Graph]) -> str:
 class _GraphWriter:
     """Writes one graph. Values are numbered by what they are, so that equal imports give equal text."""
 
-    def __init__(self, graph: Graph, optimizers: Mapping[str, Group]):
+    def __init__(self, graph: Graph, optimizers: Mapping[str, Group], symbols: Mapping[str, str]):
+        self._symbols = symbols
         self._graph = graph
         self._imported = graph.imported
         self._optimizers = optimizers
@@ -148,7 +176,7 @@ class _GraphWriter:
             self._write_node(node)
         self._write_updates()
         for name, value in self._imported.buffer_writes.items():
-            self._lines.append(f"piper.write {symbol(name)}, {self._name(value)} : {self._type(value)}")
+            self._lines.append(f"piper.write {symbol(self._symbols[name])}, {self._name(value)} : {self._type(value)}")
         loss = (self._imported.loss_sum, self._imported.loss_weight)
         names, types = (", ".join(map(part, loss)) for part in (self._name, self._type))
         self._lines.append(f"piper.return {names} : {types}")
@@ -171,7 +199,7 @@ class _GraphWriter:
         for name, state in self._imported.states.items():
             if name in used:
                 self._lines.append(
-                    f"{self._reads[name]} = piper.read {symbol(name)} : {tensor_type(state.shape, state.dtype)}"
+                    f"{self._reads[name]} = piper.read {symbol(self._symbols[name])} : {tensor_type(state.shape, state.dtype)}"
                 )
 
     def _operands(self) -> Iterable[Value]:
@@ -200,11 +228,11 @@ class _GraphWriter:
             kind = tensor_type(state.shape, state.dtype)
             values = ", ".join(self._name(value) for value in contributions)
             self._lines.append(
-                f"%gradient{number}, %accumulated{number} = piper.accumulate {symbol(name)} ({values})"
+                f"%gradient{number}, %accumulated{number} = piper.accumulate {symbol(self._symbols[name])} ({values})"
                 f" : {', '.join([kind] * len(contributions))} -> {kind}"
             )
             self._lines.append(
-                f"%updated{number} = piper.update {symbol(name)} (%gradient{number})"
+                f"%updated{number} = piper.update {symbol(self._symbols[name])} (%gradient{number})"
                 f" optimizer @{self._optimizers[name].name} : {kind}"
             )
 

@@ -16,12 +16,20 @@ class PiperError(Exception):
     """The base of everything that Piper raises on purpose."""
 
     exit_code = 1
+    #: Whether every rank of the job raises it: then nobody has to tell the others.
+    raised_on_all_ranks = False
 
 
 class UsageError(PiperError, ValueError):
     """The caller gave something that cannot be used: a strategy, a batch, a file, an option."""
 
     exit_code = 2
+
+
+class RanksDifferError(UsageError):
+    """The ranks of a job are not alike: other methods, arguments, data, parameters or programs. All ranks raise it, and nothing has run."""
+
+    raised_on_all_ranks = True
 
 
 class CompileError(PiperError):

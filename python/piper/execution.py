@@ -4,17 +4,20 @@
 from __future__ import annotations
 
 import atexit
+import hashlib
+import math
 import os
 import sys
 import threading
 import time
 import weakref
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
 from . import _runtime
+from .agreement import Fact
 from .errors import PiperError, ProgramError, RankLostError, RunError, UsageError
 from .rendezvous import Process, check_world_size, meet
 
@@ -32,6 +35,8 @@ _DTYPES = {
     "i8": torch.int8,
     "i1": torch.bool,
 }
+# A plan's types have no sign, as MLIR's: what the host gives and takes of eight bits may be of either kind.
+_UNSIGNED = {"i8": torch.uint8}
 _DEFAULT_TIMEOUT_SECONDS = 300.0
 # Within this time the watcher has seen that a process died.
 _NOTICE_SECONDS = 1.0
@@ -79,11 +84,18 @@ class Execution:
     """
 
     def __init__(
-        self, plan: bytes, kernels: Mapping[str, bytes], *, local: bool = False, device: DelayDevice | None = None
+        self,
+        plan: bytes,
+        kernels: Mapping[str, bytes],
+        *,
+        local: bool = False,
+        device: DelayDevice | None = None,
+        facts: Sequence[Fact] = (),
     ):
         """kernels: object files by name. local: all ranks are threads of this process, whatever the environment says.
 
         device: where to run instead of this machine's cores. It needs no kernels and no inputs, and its outputs say nothing.
+        facts: what the plan is of, so that processes that come with different ones can say why.
         """
         try:
             parsed = _runtime.Plan.parse(plan)
@@ -92,6 +104,10 @@ class Execution:
         self._info = parsed.describe()
         self._flags = {name: 1 << number for number, name in enumerate(self._info["flags"])}
         self._scalars = {item[0]: (number, item[1]) for number, item in enumerate(self._info["scalars"])}
+        self._output_specs = [
+            (name, _DTYPES[dtype], math.prod(shape) * _DTYPES[dtype].itemsize, shape)
+            for name, dtype, _, shape in self._info["outputs"]
+        ]
         self._states = {name: (dtype, shape) for name, _, dtype, shape in self._info["states"]}
         self._closed = False
         self._turn = threading.Lock()
@@ -110,10 +126,10 @@ class Execution:
         except RuntimeError as error:
             raise (ProgramError if device is None else UsageError)(str(error)) from None
         if process is not None and self._is_shared:
-            self._meet(process, timeout)
+            self._meet(process, timeout, [*facts, Fact("the plan", hashlib.sha256(plan).hexdigest(), "is another")])
         _watch(self)
 
-    def _meet(self, process: Process, timeout: float) -> None:
+    def _meet(self, process: Process, timeout: float, facts: Sequence[Fact]) -> None:
         connected = False
 
         def connect(handles: Sequence[str]) -> None:
@@ -122,7 +138,7 @@ class Execution:
             connected = True
 
         try:
-            meet(process, self._program.handles(), connect, timeout)
+            meet(process, self._program.handles(), connect, timeout, facts)
         except RankLostError as error:
             # Once the ranks are connected the watcher says what happened; it may notice a moment later than the store.
             deadline = time.monotonic() + _NOTICE_SECONDS
@@ -170,6 +186,55 @@ class Execution:
                 self._traced_entry = entry
             return self._outputs()
 
+    def exchange(self, given: bytes) -> list[bytes]:
+        """Gives bytes to all processes of the job and returns what each gave, by rank; only the own where all ranks are threads of this process.
+
+        Microseconds for up to 4096 bytes; any number of bytes, of which each process may give another. Collective, between runs.
+        """
+        self._check_usable()
+        if not self._is_shared:
+            return [given]
+        return self._told(lambda: self._program.exchange(given))
+
+    def offer(self, given: bytes) -> bool:
+        """Begins an exchange of at most 4096 bytes, which `collect` ends; what runs between is stopped where ranks differ in the first 8 bytes.
+
+        False if one that is here already differs.
+        """
+        return self._told(lambda: self._program.offer(given))
+
+    def collect(self) -> list[bytes]:
+        """What each process offered, by rank. Once for each offer."""
+        return self._told(self._program.collect)
+
+    def stop_differing(self) -> None:
+        """Ends all runs, here and elsewhere, and lets none begin; the processes may still exchange what they have to say."""
+        self._program.stop_differing()
+
+    @property
+    def ranks_differ(self) -> bool:
+        """Whether a run was begun by ranks that are not alike."""
+        return not self._closed and self._program.differs()
+
+    def _told(self, ask: Callable[[], Any]) -> Any:
+        with self._turn:
+            self._check_usable()
+            stopped = self._program.has_failed()
+            try:
+                return ask()
+            except RuntimeError as error:
+                raise self._explained(str(error), stopped) from None
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other processes have some of the ranks."""
+        return self._is_shared
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether the program is this process's own, open, and no rank has failed."""
+        return self._owner == os.getpid() and not self._closed and not self._program.has_failed()
+
     def _check_usable(self) -> None:
         """Memory of a closed program, or of another process's, is not there any more."""
         if self._owner != os.getpid():
@@ -213,8 +278,8 @@ class Execution:
         if tensor is None:
             return 0, 0, 0
         if not isinstance(tensor, torch.Tensor):
-            tensor = torch.as_tensor(tensor)
-        if tensor.dtype != _DTYPES[dtype]:
+            tensor = torch.as_tensor(tensor, device="cpu")
+        if tensor.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)):
             raise UsageError(f"input '{name}': expected {_DTYPES[dtype]}, got {tensor.dtype}")
         if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
             raise UsageError(f"input '{name}': expected a contiguous CPU tensor")
@@ -239,23 +304,21 @@ class Execution:
 
     def _outputs(self) -> dict[str, Any]:
         values: dict[str, Any] = {}
-        for name, dtype, _, shape in self._info["outputs"]:
+        for name, dtype, size, shape in self._output_specs:
             if name in values:
                 continue
-            tensor = torch.empty(shape, dtype=_DTYPES[dtype])
-            data = self._program.output(name, tensor.numel() * tensor.element_size())
+            data = self._program.output(name, size)
             if data is None:
                 continue
-            if data:
-                tensor = torch.frombuffer(bytearray(data), dtype=tensor.dtype).reshape(shape)
-            values[name] = tensor.item() if tensor.dim() == 0 else tensor
+            tensor = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype, device="cpu")
+            values[name] = tensor.reshape(shape) if shape else tensor.item()
         return values
 
     def read_state(self, name: str) -> torch.Tensor:
         """The whole logical tensor of a state, assembled from the ranks that hold its parts; of equal holders the lowest rank is read."""
         self._check_usable()
         dtype, shape = self._state(name)
-        tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+        tensor = torch.empty(shape, dtype=_DTYPES[dtype], device="cpu")
         # Nobody may be in a run while others read its memory.
         if self._is_shared:
             self._program.barrier()
@@ -272,7 +335,7 @@ class Execution:
         if self._is_shared:
             self._program.barrier()
         for rank in range(self.world_size):
-            tensor = torch.empty(shape, dtype=_DTYPES[dtype])
+            tensor = torch.empty(shape, dtype=_DTYPES[dtype], device="cpu")
             if self._program.read_copy(name, rank, tensor.data_ptr()):
                 result[rank] = tensor
         if self._is_shared:
@@ -284,8 +347,8 @@ class Execution:
         self._check_usable()
         dtype, shape = self._state(name)
         if not isinstance(value, torch.Tensor):
-            value = torch.as_tensor(value)
-        if value.dtype != _DTYPES[dtype] or tuple(value.shape) != tuple(shape):
+            value = torch.as_tensor(value, device="cpu")
+        if value.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)) or tuple(value.shape) != tuple(shape):
             raise UsageError(
                 f"state '{name}': expected {_DTYPES[dtype]} of shape {tuple(shape)}, "
                 f"got {value.dtype} of shape {tuple(value.shape)}"
@@ -394,6 +457,8 @@ def _watch(execution: Execution) -> None:
 def _report_exception(kind: type[BaseException], error: BaseException, traceback: Any) -> None:
     """Tells the other processes what ends this one, then shows it as usual."""
     for execution in list(_alive):
+        if getattr(error, "raised_on_all_ranks", False):
+            continue
         if execution._is_shared and not execution._closed and execution._owner == os.getpid():
             text = " ".join(str(error).split())
             execution._program.fail(f"rank {execution.ranks[0]} raised {kind.__name__}: {text}")

@@ -16,6 +16,9 @@ from .errors import UsageError
 
 Config = dict[str, "bool | float"]
 
+#: What `optimizer_state_dict` gives, for messages.
+STATE_FORM = '{"steps": {"group0": n, ...}, "state": {name: {"exp_avg": tensor, ...}}}, with the names of model.named_parameters()'
+
 
 @dataclass(frozen=True)
 class Rule:
@@ -87,23 +90,16 @@ RULES: dict[str, Rule] = {
     "adam": Rule(_adam_config, _adam_slots, _adam_scalars),
     "adamw": Rule(_adam_config, _adam_slots, _adamw_scalars),
 }
-# Options of torch.optim that choose an implementation and leave the formula as it is.
-_IMPLEMENTATION = {
-    "foreach",
-    "fused",
-    "capturable",
-    "differentiable",
-    "params",
-    "initial_lr",
-    "max_lr",
-    "min_lr",
-    "name",
-}
 _OPTIONS = {
-    "sgd": {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize", "base_momentum", "max_momentum"},
+    "sgd": {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"},
     "adam": {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"},
 }
 _OPTIONS["adamw"] = _OPTIONS["adam"]
+# What a scheduler leaves in a group whose momentum it changes; momentum is read at each step, betas are compiled in.
+_CYCLED = "base_momentum"
+_CYCLED_ADVICE = (
+    "its scheduler changes betas at each step, which are compiled in: give OneCycleLR or CyclicLR cycle_momentum=False"
+)
 
 
 @dataclass
@@ -135,6 +131,8 @@ class Group:
     def _scalars(self, rule: Rule, options: Mapping[str, Any], step: int) -> dict[str, float]:
         for name, value in rule.config(options).items():
             if value != self.config[name]:
+                if name == "beta1" and _CYCLED in options:
+                    raise UsageError(f"optimizer group '{self.name}': {_CYCLED_ADVICE}")
                 raise UsageError(
                     f"optimizer option '{name}' was {self.config[name]} when the program was compiled, got {value}: compile again"
                 )
@@ -170,11 +168,22 @@ def rule_of(optimizer: Any) -> str:
     # A subclass may override the formula.
     if type(optimizer) not in known:
         names = ", ".join(cls.__name__ for cls in known)
-        raise UsageError(f"expected one of torch.optim's {names} as optimizer, got {type(optimizer).__name__}")
+        message = f"expected one of torch.optim's {names} as optimizer, got {type(optimizer).__name__}"
+        if isinstance(optimizer, torch.optim.Optimizer):
+            message += (
+                "; another one steps by itself: compile without optimizer, give each parameter its .grad out of program.gradients(), call"
+                " step() of the optimizer, then program.load_state_dict(model.state_dict())"
+            )
+        elif isinstance(optimizer, (list, tuple)):
+            message += ": give one with a group for each"
+        raise UsageError(message)
     if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
         raise UsageError("expected an optimizer without hooks of its step: a compiled step does not call them")
     if optimizer.state:
-        raise UsageError("expected an optimizer that has taken no step yet: its moments would be lost")
+        raise UsageError(
+            "expected an optimizer that has taken no step yet: its moments would be lost; give a new one, and hand the moments to"
+            f" program.load_optimizer_state_dict as {STATE_FORM}"
+        )
     return known[type(optimizer)]
 
 
@@ -182,15 +191,15 @@ def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
     """The groups of a torch optimizer that own trainable parameters.
 
     names: the state name of each trainable parameter of the model, by id(parameter).
-    Raises UsageError for an unknown optimizer or option, a parameter of another model, and trainable parameters in no group.
+    Raises UsageError for an unknown optimizer, a scheduler that changes betas, a parameter of another model, and trainable parameters in no group.
     """
     rule = rule_of(optimizer)
     groups = []
     seen: set[str] = set()
     for index, options in enumerate(optimizer.param_groups):
-        unknown = sorted(set(options) - _OPTIONS[rule] - _IMPLEMENTATION)
-        if unknown:
-            raise UsageError(f"optimizer group {index}: unknown option '{unknown[0]}'")
+        # Other keys that torch.optim does not know change nothing there either.
+        if rule != "sgd" and _CYCLED in options:
+            raise UsageError(f"optimizer group {index}: {_CYCLED_ADVICE}")
         trainable = [parameter for parameter in options["params"] if parameter.requires_grad]
         foreign = [parameter for parameter in trainable if id(parameter) not in names]
         if foreign:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import tempfile
 from collections.abc import Mapping
 
@@ -108,7 +109,7 @@ def reproducible(failure: type[CompileError], message: str, options: str, text: 
     except OSError as error:
         # A full disk must not hide what failed.
         return failure(f"{message}\n(what piper-opt needs to repeat this could not be kept: {error})")
-    return failure(message, " ".join(filter(None, ["piper-opt", options, name])))
+    return failure(message, " ".join(filter(None, ["piper-opt", options, shlex.quote(name)])))
 
 
 def _keep(text: str) -> str:

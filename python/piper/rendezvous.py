@@ -3,17 +3,20 @@
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
 import os
 import queue
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
-from .errors import RankLostError, UsageError
+from .agreement import Fact, decode, difference, encode
+from .errors import PiperError, RankLostError, RanksDifferError, UsageError
 
 if TYPE_CHECKING:
     from torch.distributed import Store
@@ -52,26 +55,37 @@ def process_from_environment(environment: Mapping[str, str] = os.environ) -> Pro
     return Process(values["RANK"], values["WORLD_SIZE"])
 
 
-def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[str]], None], timeout: float) -> None:
+def meet(
+    process: Process,
+    handles: Sequence[str],
+    connect: Callable[[Sequence[str]], None],
+    timeout: float,
+    facts: Sequence[Fact] = (),
+) -> None:
     """Exchanges the handles of all processes' ranks, calls `connect` with all of them, and returns when every process has.
 
+    facts: what all processes are to have in common. Raises RanksDifferError, in all of them, where they have not.
     Raises RankLostError if a process ends meanwhile or does not come within `timeout` seconds, UsageError if another process has this one's rank, or if this is
     the process that the others are to meet at and it cannot listen there.
     """
     global _meetings
     address = _address()
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
-    prefix = f"piper/{attempt}/{_meetings}"
+    prefix = _prefix()
     _meetings += 1
     deadline = time.monotonic() + timeout
     known: list[str] = []
+    own = encode(facts)
 
     def exchange() -> None:
         store = _open_store(process, address, prefix, deadline)
+        store.set(f"{prefix}/facts/{process.rank}", own)
+        store.set(f"{prefix}/digest/{process.rank}", hashlib.sha256(own.encode()).hexdigest())
         _claim(store, process, prefix, "\n".join(handles))
         for rank in range(process.world_size):
             _await_key(store, f"{prefix}/handle/{rank}", known, deadline, f"rank {rank} did not come")
             known.extend(store.get(f"{prefix}/handle/{rank}").decode().split("\n"))
+        if len({store.get(f"{prefix}/digest/{rank}") for rank in range(process.world_size)}) > 1:
+            _raise_difference(store, process, prefix, known, deadline)
 
     def await_others() -> None:
         _store.set(f"{prefix}/ready/{process.rank}", "")
@@ -81,6 +95,39 @@ def meet(process: Process, handles: Sequence[str], connect: Callable[[Sequence[s
     _ask_store(exchange, address, deadline)
     connect(known)
     _ask_store(await_others, address, deadline)
+
+
+@contextlib.contextmanager
+def on_the_way() -> Iterator[None]:
+    """What leads to the next meeting. Where it fails the other processes, which wait there, hear of it, if the store is there by then."""
+    number = _meetings
+    try:
+        yield
+    except Exception as error:
+        if number == _meetings and not getattr(error, "raised_on_all_ranks", False):
+            _give_up(error)
+        raise
+
+
+def _give_up(error: Exception) -> None:
+    global _meetings
+    try:
+        process = process_from_environment()
+        if process is None or process.world_size == 1 or (_store is None and not _is_served()):
+            return
+        store = _open_store(process, _address(), "", time.monotonic() + _ANSWER_SECONDS)
+        message = f"rank {process.rank} does not come: {type(error).__name__}: {error}"
+        store.set(f"{_prefix()}/gone/{process.rank}", message)
+    except (RuntimeError, PiperError):
+        # The others find out later.
+        return
+    # They have met without this one.
+    _meetings += 1
+    error.raised_on_all_ranks = True
+
+
+def _prefix() -> str:
+    return f"piper/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_meetings}"
 
 
 def _address() -> tuple[str, int]:
@@ -117,6 +164,16 @@ def _claim(store: Store, process: Process, prefix: str, handles: str) -> None:
     if _lives(found):
         raise _taken(process, found)
     store.set(key, handles)
+
+
+def _raise_difference(store: Store, process: Process, prefix: str, known: Sequence[str], deadline: float) -> NoReturn:
+    ranks = [decode(store.get(f"{prefix}/facts/{rank}").decode()) for rank in range(process.world_size)]
+    store.set(f"{prefix}/read/{process.rank}", "")
+    if process.rank == 0:
+        # Who serves the store stays until all have read.
+        for rank in range(process.world_size):
+            _await_key(store, f"{prefix}/read/{rank}", known, deadline, f"rank {rank} did not read what differs")
+    raise RanksDifferError(f"the ranks come with different programs: {difference(ranks)}")
 
 
 def _lives(handle: str) -> bool:
@@ -229,7 +286,11 @@ def _next_of(ended: queue.SimpleQueue, *patience: float) -> BaseException | None
 
 
 def _await_key(store: Store, key: str, known: Sequence[str], deadline: float, failure: str) -> None:
+    # Only who does not come says so.
+    gone = key.replace("/handle/", "/gone/")
     while not store.check([key]):
+        if gone != key and store.check([gone]):
+            raise RanksDifferError(store.get(gone).decode())
         for handle in known:
             rank, pid = handle.split()[:2]
             if not _lives(handle):

@@ -22,7 +22,7 @@ _STATE = "state.safetensors"
 
 
 class Saved(NamedTuple):
-    """The parts of a program folder."""
+    """The parts of a program folder. `digest`: a hash of the states and steps."""
 
     description: Description
     plan: bytes
@@ -30,6 +30,7 @@ class Saved(NamedTuple):
     texts: dict[str, str]
     states: Mapping[str, torch.Tensor]
     steps: dict[str, int]
+    digest: str
 
 
 def write(
@@ -81,9 +82,10 @@ def read(path: str | os.PathLike) -> Saved:
         steps = {name: int(count) for name, count in manifest["steps"].items()}
         states = States(files[_STATE])
         plan = files["plan.bin"]
+        digest = f"{manifest['files'][_STATE]['sha256']} {sorted(steps.items())}"
     except (KeyError, TypeError, ValueError, AttributeError, SafetensorError) as error:
         raise ProgramError(f"{path}: damaged manifest: {type(error).__name__}: {error}") from None
-    return Saved(description, plan, kernels, texts, states, steps)
+    return Saved(description, plan, kernels, texts, states, steps, digest)
 
 
 class States(Mapping[str, torch.Tensor]):

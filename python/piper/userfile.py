@@ -104,7 +104,7 @@ def explain(error: Exception) -> str | None:
 
 def _calls_the_model(frame: traceback.FrameSummary) -> bool:
     """Whether it is one of the two places where the importer calls code of the user."""
-    return (Path(frame.filename).name, frame.name) in {("build.py", "_call"), ("loss.py", "loss_pair")}
+    return (Path(frame.filename).name, frame.name) in {("step.py", "_call"), ("loss.py", "call_loss")}
 
 
 def _batches(batches: Any, path: Path) -> tuple[Callable[[int], Any], int | None]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -13,282 +12,132 @@ from torch import nn
 
 from .compiler import compile
 from .directives import Strategy
-from .errors import PiperError
-from .importer.half_precision import is_half
-from .importer.inputs import settled_dims
-from .importer.wrapped import plain_module
+from .errors import PiperError, UsageError
+from .judge import judge
 from .program import Program
-from .reference import Reference
+from .reference import Outcome
+from .report import Report
+from .trace import Trace, record
+from .truth import TOLERANCE, Truth, Truths, gradient_scales, parts_of
 
-# Of the largest absolute gradient of a parameter (of all parameters where its own is zero).
-GRADIENT_TOLERANCE = 1e-5
-# Of the loss.
-LOSS_TOLERANCE = 1e-5
-# Of a model with half-precision parameters: the loss within the spacing of bf16 numbers, gradients against PyTorch's own error in that precision.
-HALF_LOSS_TOLERANCE, HALF_GRADIENT_FACTOR = 2.0**-8, 3.0
-# Times the error of float32 PyTorch against float64, after the steps; what is below the floor (of the largest value) is rounding. The error is that of
-# the worst parameter, as where rounding hits is chance.
-PARAMETER_FACTOR, PARAMETER_FLOOR = 3.0, 1e-6
-# Adam divides by the size of gradients: an element whose gradient is rounding alone (the bias of attention's keys) moves by the whole learning rate, in
-# any direction. Elements below this part of the largest gradient are measured by what PyTorch does to such, and the others by the others.
-CLEAR_GRADIENT = 1e-3
-
-
-@dataclass(frozen=True)
-class Row:
-    """One parameter: its gradient's error and, after the steps, its own, each with what is allowed and with the largest true value."""
-
-    name: str
-    gradient_error: float
-    gradient_allowed: float
-    gradient_scale: float
-    parameter_error: float
-    parameter_allowed: float
-    parameter_scale: float
-
-    @property
-    def ok(self) -> bool:
-        """Whether both errors are allowed (a NaN never is)."""
-        return self.gradient_error <= self.gradient_allowed and self.parameter_error <= self.parameter_allowed
-
-
-@dataclass
-class Report:
-    """What a verification found.
-
-    Attributes:
-        rows: one for each parameter that has a gradient.
-        losses: for each batch Piper's loss and PyTorch's.
-        half: whether parameters are of half precision, so that PyTorch's own error in it is the measure.
-        coupled: whether rows of the batch influence each other (batch norm, say), so that PyTorch went part by part.
-        parts: replicas and microbatches of each.
-        error: why it could not be done, "" if it was.
-        exit_code: that of the command line: 0 equal, 1 different or failed, else that of the error.
-    """
-
-    rows: list[Row] = field(default_factory=list)
-    losses: list[tuple[float, float]] = field(default_factory=list)
-    half: bool = False
-    coupled: bool = False
-    parts: tuple[int, int] = (1, 1)
-    error: str = ""
-    exit_code: int = 1
-
-    @property
-    def ok(self) -> bool:
-        """Whether everything agrees."""
-        return (
-            not self.error
-            and bool(self.rows)
-            and all(row.ok for row in self.rows)
-            and all(map(self._close, self.losses))
-        )
-
-    @property
-    def gradient_error(self) -> float:
-        """The worst of all parameters, as a part of the largest element of its gradient."""
-        return max((_part(row.gradient_error, row.gradient_scale) for row in self.rows), default=math.nan)
-
-    @property
-    def parameter_error(self) -> float:
-        """The worst after the steps, as a part of the parameter's largest element."""
-        return max((_part(row.parameter_error, row.parameter_scale) for row in self.rows), default=math.nan)
-
-    def _close(self, pair: tuple[float, float]) -> bool:
-        tolerance = HALF_LOSS_TOLERANCE if self.half else LOSS_TOLERANCE
-        return abs(pair[0] - pair[1]) <= tolerance * max(abs(pair[1]), 1e-6)
-
-    def __str__(self) -> str:
-        if self.error:
-            return f"could not be verified: {self.error}"
-        width = max((len(row.name) for row in self.rows), default=9)
-        lines = [f"{'parameter':{width}}  gradient error  allowed   parameter error  allowed"]
-        for row in self.rows:
-            lines.append(
-                f"{row.name:{width}}  {row.gradient_error:14.2e}  {row.gradient_allowed:7.1e}  {row.parameter_error:16.2e}"
-                f"  {row.parameter_allowed:7.1e}  {'' if row.ok else '<-- differs'}".rstrip()
-            )
-        for index, pair in enumerate(self.losses):
-            lines.append(
-                f"loss of batch {index}: {pair[0]:.7f}, PyTorch {pair[1]:.7f}{'' if self._close(pair) else '  <-- differs'}"
-            )
-        how = "on the whole batch"
-        if self.coupled:
-            how = f"looped over {self.parts[0]} replicas x {self.parts[1]} microbatches (the whole batch at once gives other numbers: rows are coupled)"
-        lines.append(f"{'equal to' if self.ok else 'DIFFERENT from'} PyTorch {how}")
-        return "\n".join(lines)
+PARTS = "parts"
 
 
 def verify(
     model: nn.Module,
-    loss_fn: Callable,
-    batches: Sequence[Any],
+    loss_fn: Callable | None = None,
+    batches: Sequence[Any] = (),
     *,
     strategy: Strategy | None = None,
     optimizer: torch.optim.Optimizer | None = None,
     batch_dims: Mapping[str, int | None] | None = None,
     loss_reduction: str | None = None,
+    check_rows: bool = True,
+    coupled: str | None = None,
 ) -> Report:
-    """Compiles, takes one step per batch, and compares with plain PyTorch in float32 (or the model's own half precision) and float64.
+    """Compiles, takes one step per batch, and compares with plain PyTorch on the whole batch, by the user's own loss.
 
-    Compares the loss of each batch, the gradients of the first, and the parameters after all steps. Arguments are those of `piper.compile`; neither the model
-    nor the optimizer changes. Raises nothing: `report.ok` tells, `report.error` says why it could not be done.
+    Compares the gradients of the first batch, the loss of each, and what each step makes of parameters, moments and buffers, starting from what the program had
+    before it. PyTorch computes in float64, in the model's own types if it does not run in that (`report.own_types`). Gradients may be off by 1e-5 of a parameter's
+    largest, or by what random rounding of PyTorch's operations does; updates by what that does to them. Other arguments are those of `piper.compile`; neither the
+    model nor the optimizer changes. Raises nothing: `report.ok` tells, `report.error` says why it could not be done.
+
+    Where rows of the batch influence each other (BatchNorm, say) a program of several parts equals PyTorch looped over replicas, then microbatches, and not
+    PyTorch on the whole batch: `report.coupling` says how far these are apart, and `report.ok` is False, unless coupled="parts" says that the loop is what you mean.
     """
-    report = Report()
+    report = Report(coupled=coupled)
     options = {"batch_dims": batch_dims, "loss_reduction": loss_reduction}
     try:
-        _verify(report, model, loss_fn, list(batches), strategy, optimizer, options)
-        report.exit_code = 0 if report.ok else 1
+        check_coupled(coupled)
+        truths = Truths(model, loss_fn, list(batches), optimizer, **options)
+        program = compile(
+            truths.model,
+            loss_fn,
+            truths.batches[0],
+            strategy=strategy,
+            optimizer=truths.optimizer,
+            progress=False,
+            check_rows=check_rows,
+            **truths.options(strategy),
+        )
+        compare(report, program, truths, strategy)
     except Exception as error:
         report.error = f"{type(error).__name__}: {error}"
         report.exit_code = error.exit_code if isinstance(error, PiperError) else 1
     return report
 
 
-def _verify(report: Report, model, loss_fn, batches, strategy, optimizer, options) -> None:
-    truths = Truths(model, loss_fn, batches, optimizer, **options)
-    program = compile(
-        truths.model,
-        loss_fn,
-        batches[0],
-        strategy=strategy,
-        optimizer=truths.optimizer,
-        progress=False,
-        **truths.options(strategy),
-    )
-    compare(report, program, truths, strategy)
+def check_coupled(coupled: str | None) -> None:
+    """Raises UsageError for anything but None and "parts"."""
+    if coupled not in (None, PARTS):
+        raise UsageError(f"expected coupled to be '{PARTS}' or None, got {coupled!r}")
 
 
 def compare(report: Report, program: Program, truths: Truths, strategy: Strategy | None) -> None:
     """Fills the report with what `program` does on the batches of `truths`, and closes it."""
     try:
-        truth = truths.of(strategy)
-        report.parts, report.coupled, report.half = parts_of(strategy), truth.coupled, truth.rounded is not None
-        gradients = program.gradients(truths.batches[0])
-        for batch, loss in zip(truths.batches, truth.losses, strict=True):
-            report.losses.append((program.step(batch).item(), loss))
-        report.rows = _rows(gradients, program.read_parameters(), truth)
+        truths.prepare(strategy)
+        trace = record(program, truths.batches, truths.names)
     finally:
         program.close()
+    report.parts = parts_of(strategy)
+    whole = truths.of(trace, None)
+    if report.parts == (1, 1):
+        report.findings = judge(truths, trace, whole)
+    else:
+        _judge_parts(report, truths, trace, whole)
+    report.half, report.own_types = truths.half, truths.own_types
+    report.exit_code = 0 if report.ok else 1
 
 
-@dataclass(frozen=True)
-class Truth:
-    """What plain PyTorch gives in float64, and in float32 (or the model's own precision): gradients of the first batch, parameters after all.
-
-    `rounded`: gradients in half precision, None of other models.
-    """
-
-    coupled: bool
-    gradients: dict[str, torch.Tensor]
-    rounded: dict[str, torch.Tensor] | None
-    losses: list[float]
-    eager: dict[str, torch.Tensor]
-    exact: dict[str, torch.Tensor]
-
-
-class Truths:
-    """Plain PyTorch on some batches, run once for all strategies that divide the rows alike."""
-
-    def __init__(self, model, loss_fn, batches, optimizer, batch_dims=None, loss_reduction=None):
-        self.model = plain_module(model)
-        own = list(loss_fn.parameters()) if isinstance(loss_fn, nn.Module) else []
-        self.optimizer = optimizer or torch.optim.SGD([*self.model.parameters(), *own], lr=0.1)
-        self.batches = batches
-        self._loss_fn = loss_fn
-        self._half = any(p.requires_grad and is_half(p) for p in [*self.model.parameters(), *own])
-        self._batch_dims, self._reduction = batch_dims, loss_reduction
-        self._known: dict[tuple[int, int], Truth] = {}
-
-    def options(self, strategy: Strategy | None) -> dict[str, Any]:
-        """The options of `piper.compile` that say how batches are divided."""
-        dims = settled_dims(self.batches[0], self._batch_dims, math.prod(parts_of(strategy)), self._reduction)
-        return {"batch_dims": dims, "loss_reduction": self._reduction}
-
-    def of(self, strategy: Strategy | None) -> Truth:
-        """The truth for a strategy: where rows of the batch influence each other it depends on how they are divided."""
-        parts = parts_of(strategy)
-        if parts not in self._known:
-            self._known[parts] = self._run(parts, self.options(strategy))
-        return self._known[parts]
-
-    def _run(self, parts: tuple[int, int], options: dict[str, Any]) -> Truth:
-        make = _reference_maker(self.model, self._loss_fn, self.optimizer, parts, options)
-        coupled = _is_coupled(make, self.batches[0])
-        eager, exact = make(None if self._half else torch.float32, coupled), make(torch.float64, coupled)
-        gradients = exact.gradients(self.batches[0])
-        rounded = eager.gradients(self.batches[0]) if self._half else None
-        losses = []
-        for batch in self.batches:
-            losses.append(exact.step(batch))
-            eager.step(batch)
-        return Truth(coupled, gradients, rounded, losses, eager.parameters(), exact.parameters())
+def _judge_parts(report: Report, truths: Truths, trace: Trace, whole: Truth) -> None:
+    """The program against the whole batch; and whether that gives something else than the loop over its parts, and which of them the program equals."""
+    parts = truths.of(trace, report.parts)
+    try:
+        parts.outcome(0)
+    except Exception:
+        if report.coupled == PARTS:
+            raise
+        # The truth is the whole batch, which needs no loop.
+        report.findings = judge(truths, trace, whole)
+        return
+    # Buffers are written part by part, in the order of the loop.
+    report.findings = judge(truths, trace, whole, parts if truths.buffers else None)
+    # A later batch counts only if the program differs from the whole one.
+    steps = [0] if report.findings.ok else range(len(truths.batches))
+    found = max((coupling(truths, whole, parts, step) for step in steps), key=lambda pair: pair[0] or 0.0)
+    report.coupling, report.coupled_at = found
+    if report.coupling is not None:
+        looped = judge(truths, trace, parts)
+        report.equals_parts = looped.ok
+        if report.coupled == PARTS:
+            report.findings, report.truth = looped, PARTS
 
 
-def parts_of(strategy: Strategy | None) -> tuple[int, int]:
-    """Replicas, and microbatches of each."""
-    return (strategy.num_replicas, strategy.num_microbatches) if strategy is not None else (1, 1)
+def coupling(truths: Truths, whole: Truth, parts: Truth, step: int) -> tuple[float | None, str]:
+    """By how much the whole batch differs from the loop, as a part of the largest in the loop, and where; None if that is no more than rounding."""
+    one, other = whole.outcome(step), parts.outcome(step)
+    # In float64 rounding is far below what counts.
+    doubt = whole.rounding(step).gradients if truths.own_types else {}
+    found = _apart(one, other, doubt)
+    name = max(found, key=found.get, default="")
+    return (found[name], name) if name and found[name] > TOLERANCE else (None, "")
 
 
-def _reference_maker(model, loss_fn, optimizer, parts, options) -> Callable[[torch.dtype | None, bool], Reference]:
-    def make(dtype: torch.dtype | None, coupled: bool) -> Reference:
-        return Reference(model, loss_fn, optimizer, dtype, parts if coupled else (1, 1), **options)
-
-    return make
-
-
-def _is_coupled(make: Callable[[torch.dtype, bool], Reference], batch: Any) -> bool:
-    whole, divided = (make(torch.float64, coupled).gradients(batch) for coupled in (False, True))
-    scale = max((value.abs().max().item() for value in whole.values()), default=0.0)
-    return any((whole[name] - divided[name]).abs().max().item() > 1e-9 * scale for name in whole)
-
-
-def _rows(gradients: dict[str, torch.Tensor], parameters: dict[str, torch.Tensor], truth: Truth) -> list[Row]:
-    largest = max((value.abs().max().item() for value in truth.gradients.values()), default=0.0)
-    updates = _Updates(truth, largest)
-    rows = []
-    for name, wanted in truth.gradients.items():
-        scale = wanted.abs().max().item()
-        # A gradient that is zero in exact arithmetic (a bias before batch norm) is rounding alone.
-        scale = largest if scale <= 1e-9 * largest else scale
-        error = _distance(gradients[name], wanted) if name in gradients else float("inf")
-        gradient_allowed = GRADIENT_TOLERANCE * scale
-        if truth.rounded is not None:
-            gradient_allowed += HALF_GRADIENT_FACTOR * _distance(truth.rounded[name], wanted)
-        exact = truth.exact[name]
-        size = exact.abs().max().item()
-        off, allowed = updates.error(name, parameters[name], PARAMETER_FLOOR * size)
-        rows.append(Row(name, error, gradient_allowed, scale, off, allowed, size))
-    return rows
+def _apart(one: Outcome, other: Outcome, doubt: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """Of the gradients by parameter, and of the loss."""
+    scales = gradient_scales(other.gradients)
+    found = {}
+    for name in one.gradients.keys() | other.gradients.keys():
+        if name not in one.gradients or name not in other.gradients:
+            found[name] = math.inf
+            continue
+        off = (one.gradients[name].double() - other.gradients[name].double()).abs()
+        off = torch.where(off > 3 * doubt[name], off, 0.0) if name in doubt else off
+        found[name] = _part(off.max().item(), scales[name]) if off.numel() else 0.0
+    loss = abs(one.loss - other.loss)
+    return {**found, "the loss": _part(loss if loss > TOLERANCE * max(abs(other.loss), 1e-6) else 0.0, abs(other.loss))}
 
 
-class _Updates:
-    """Errors of parameters after the steps, in two parts: of elements with a clear gradient, and of the others."""
-
-    def __init__(self, truth: Truth, largest: float):
-        self._truth = truth
-        self._clear: dict[str, torch.Tensor] = {}
-        self._eager = [0.0, 0.0]
-        for name, gradient in truth.gradients.items():
-            size = max(gradient.abs().max().item(), 1e-9 * largest)
-            self._clear[name] = gradient.abs() > CLEAR_GRADIENT * size
-            for is_clear, off in enumerate(self._parts(name, truth.eager[name])):
-                self._eager[is_clear] = max(self._eager[is_clear], off)
-
-    def error(self, name: str, value: torch.Tensor, floor: float) -> tuple[float, float]:
-        """How far it is off where that is worst, and how far it may be there."""
-        allowed = [PARAMETER_FACTOR * eager + floor for eager in self._eager]
-        pairs = zip(self._parts(name, value), allowed, strict=True)
-        return max(pairs, key=lambda pair: math.inf if math.isnan(pair[0]) else _part(*pair))
-
-    def _parts(self, name: str, value: torch.Tensor) -> list[float]:
-        exact, clear = self._truth.exact[name], self._clear[name]
-        return [_distance(value[part], exact[part]) for part in (~clear, clear)]
-
-
-def _distance(a: torch.Tensor, b: torch.Tensor) -> float:
-    return (a.double() - b.double()).abs().max().item() if a.numel() else 0.0
-
-
-def _part(error: float, scale: float) -> float:
-    return error / scale if scale else error
+def _part(off: float, scale: float) -> float:
+    return off / scale if scale else (math.inf if off else 0.0)

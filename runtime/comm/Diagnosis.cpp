@@ -34,7 +34,7 @@ uint64_t progressOf(const World &world, uint32_t rank) {
   RankHeader &header = world.segment(rank).header();
   uint64_t sum = header.runsStarted.value.load() +
                  header.runsFinished.value.load() +
-                 header.barriers.value.load();
+                 header.barriers.value.load() + header.parts.value.load();
   size_t numStreams = world.classOf(rank).streams.size();
   const StreamStatus *statuses = world.segment(rank).statuses();
   for (size_t s = 0; s < numStreams; ++s)

@@ -43,6 +43,14 @@ struct AbortRecord {
   char message[500] = {};
 };
 
+/// What the host of a rank gives to all others, one part at a time.
+struct ExchangePart {
+  static constexpr uint64_t kBytes = 4096;
+  /// Of the whole, of which this is a part.
+  uint64_t total = 0;
+  char bytes[kBytes] = {};
+};
+
 enum class Life : uint32_t { Starting, Ready, Closed };
 
 struct RankHeader {
@@ -55,6 +63,13 @@ struct RankHeader {
   SharedWord runsFinished;
   /// Host barriers that this rank arrived at.
   SharedWord barriers;
+  /// Parts that this rank has given; part n is in slot n % 2. Who gives part
+  /// n + 1 has read part n of all others, so nobody reads what is overwritten.
+  SharedWord parts;
+  ExchangePart slots[2];
+  /// Set once hosts have offered different things and one of them runs: every
+  /// wait of a stream ends, while hosts may still tell each other why.
+  std::atomic<uint32_t> differs{0};
   AbortRecord abort;
 };
 

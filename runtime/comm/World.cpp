@@ -151,6 +151,8 @@ void World::finishRun(uint32_t rank) {
 }
 
 bool World::isRunning() const {
+  if (differs())
+    return false;
   for (uint32_t rank : ownRanks)
     if (!reached(segment(rank).header().runsFinished, currentRun()))
       return true;
@@ -170,40 +172,60 @@ void World::abortLeft(uint32_t rank, uint32_t run) {
             std::to_string(done) + " runs, before run " + std::to_string(run));
 }
 
+void World::awaitHost(uint32_t rank, SharedWord &word, uint32_t target,
+                      const Interrupt &interrupted,
+                      const std::function<void()> &lookFor) {
+  if (reached(word, target) || spinOn(word, target, spinTime))
+    return;
+  Patience patience(*this);
+  while (!reached(word, target)) {
+    lookFor();
+    throwIfLost();
+    if (interrupted && interrupted()) {
+      abort(ownRanks[0], FailureKind::Interrupted, "interrupted");
+      throw Interrupted("interrupted");
+    }
+    sleepOn(word, target, 50);
+    patience.check(int32_t(rank));
+  }
+}
+
 void World::barrier(const Interrupt &interrupted) {
   throwIfAborted();
   ++barrierNumber;
   for (uint32_t rank : ownRanks)
     signal(segment(rank).header().barriers, barrierNumber);
-  Patience patience(*this);
+  const std::string together =
+      " while rank " + std::to_string(ownRanks[0]) +
+      " reads or writes state, which all ranks do together";
   for (uint32_t rank = 0; rank < size(); ++rank) {
     RankHeader &header = segment(rank).header();
-    while (!reached(header.barriers, barrierNumber)) {
+    auto lookFor = [&] {
       uint32_t run = currentRun();
-      if (!reached(run, header.runsStarted.value.load()) &&
-          !reached(header.barriers, barrierNumber))
+      // In this order: what it did before it left or began counts.
+      bool left = header.life.load() == Life::Closed;
+      bool began = !reached(run, header.runsStarted.value.load());
+      if (reached(header.barriers, barrierNumber))
+        return;
+      if (began)
         abort(rank, FailureKind::Failed,
               "rank " + std::to_string(rank) + " begins run " +
-                  std::to_string(run + 1) + " while rank " +
-                  std::to_string(ownRanks[0]) +
-                  " reads or writes state, which all ranks do together");
-      else if (header.life.load() == Life::Closed)
+                  std::to_string(run + 1) + together);
+      else if (left)
         abort(rank, FailureKind::Left,
-              "rank " + std::to_string(rank) + " ended while rank " +
-                  std::to_string(ownRanks[0]) +
-                  " reads or writes state, which all ranks do together");
-      throwIfAborted();
-      if (interrupted && interrupted()) {
-        abort(ownRanks[0], FailureKind::Interrupted, "interrupted");
-        throw Interrupted("interrupted");
-      }
-      sleepOn(header.barriers, barrierNumber, 50);
-      patience.check(int32_t(rank));
-    }
+              "rank " + std::to_string(rank) + " ended" + together);
+    };
+    awaitHost(rank, header.barriers, barrierNumber, interrupted, lookFor);
   }
 }
 
 void World::abort(uint32_t rank, FailureKind kind, const std::string &message) {
+  // What fails where ranks run different things does so for that reason.
+  if (kind == FailureKind::Failed &&
+      (differs() || (isRunning() && offersDiffer()))) {
+    stopDiffering();
+    return;
+  }
   for (const std::unique_ptr<Segment> &segment : segments) {
     if (!segment)
       continue;
@@ -237,6 +259,12 @@ bool World::endsProcess(const AbortRecord &record) const {
 }
 
 void World::throwIfAborted() {
+  throwIfLost();
+  if (differs())
+    throw Error("the ranks were not alike");
+}
+
+void World::throwIfLost() {
   const AbortRecord *record = failure();
   if (!record)
     return;

@@ -72,11 +72,35 @@ public:
   /// Waits until the hosts of all ranks are here, between runs.
   void barrier(const Interrupt &interrupted);
 
+  /// Shows the hosts of all other processes at most ExchangePart::kBytes and
+  /// does not wait for theirs. False if one that is there already begins with
+  /// other bytes than this one: the first kAgreed are to be equal.
+  bool offer(const std::string &mine);
+  /// Waits for what all others offered; by rank. Once for each offer, before
+  /// anything else is given.
+  std::vector<std::string> collect(const Interrupt &interrupted);
+  /// Whether somebody is known to have offered something else.
+  bool offersDiffer() const;
+  /// Stops the streams of all ranks: they run what nobody agreed on. Hosts may
+  /// still exchange what they have to say; nothing else goes on.
+  void stopDiffering();
+  bool differs() const {
+    return segment(ownRanks[0]).header().differs.load() != 0;
+  }
+  static constexpr uint64_t kAgreed = 8;
+
+  /// Gives `mine` to the hosts of all other processes, which give theirs; by
+  /// rank. A process that has all ranks gets its own alone. Between runs.
+  std::vector<std::string> exchange(const std::string &mine,
+                                    const Interrupt &interrupted);
+
   /// Posts a failure that concerns all ranks; the first one stays.
   void abort(uint32_t rank, FailureKind kind, const std::string &message);
   bool aborted(uint32_t localRank) const {
-    return segment(localRank).header().abort.state.load(
-               std::memory_order_acquire) != AbortRecord::None;
+    const RankHeader &header = segment(localRank).header();
+    return header.abort.state.load(std::memory_order_acquire) !=
+               AbortRecord::None ||
+           header.differs.load(std::memory_order_relaxed) != 0;
   }
   /// The record of this process, complete, or null.
   const AbortRecord *failure() const;
@@ -84,6 +108,8 @@ public:
   /// lost, or others gave up on one of this process.
   bool endsProcess(const AbortRecord &record) const;
   /// Throws what the record, if any, means for this process.
+  void throwIfLost();
+  /// The same, and if the ranks differ.
   void throwIfAborted();
   /// Whether the rank ended in order without having done `run`.
   bool leftBefore(uint32_t rank, uint32_t run) const;
@@ -91,6 +117,15 @@ public:
 
 private:
   friend class Watcher;
+
+  /// The bytes of `text` from `first`, as many as a part holds.
+  void givePart(const std::string &text, uint64_t first);
+  const ExchangePart &awaitPart(uint32_t rank, const Interrupt &interrupted);
+  /// Waits until the host of `rank` has counted `word` up to `target`.
+  /// `lookFor` posts a failure if it never will.
+  void awaitHost(uint32_t rank, SharedWord &word, uint32_t target,
+                 const Interrupt &interrupted,
+                 const std::function<void()> &lookFor);
 
   std::shared_ptr<const plan::Plan> program;
   uint64_t planSum;
@@ -102,6 +137,7 @@ private:
   std::unique_ptr<Watcher> watcher;
   std::atomic<uint32_t> runNumber{0};
   uint32_t barrierNumber = 0;
+  uint32_t partNumber = 0;
   uint64_t spinTime = 0;
   bool closed = false;
   int owner = 0;

@@ -65,10 +65,14 @@ class Fault:
             resource.setrlimit(resource.RLIMIT_AS, (size + 65536, size + 65536))
 
     def change(self, step: int, tensors: tuple) -> tuple:
-        """The batch of a step: this rank's kernels find an index out of range, or everybody gets a NaN."""
+        """The batch of a step, the same on all ranks: the rank's kernels find an index out of range, or everybody gets a NaN."""
         tokens, features, target = tensors
-        if self.spec["step"] == step and self.spec["kind"] == "kernel" and self.concerns_me:
-            return torch.full_like(tokens, 10**6), features, torch.full_like(target, 10**6)
+        if self.spec["step"] == step and self.spec["kind"] == "kernel":
+            # Stage 0 reads tokens, stage 1 the target; each replica half of the rows.
+            stage, replica = divmod(self.spec["rank"], 2)
+            wrong = torch.arange(ROWS) // (ROWS // 2) == replica
+            bad = (target if stage else tokens).masked_fill(wrong, 10**6)
+            return (tokens, features, bad) if stage else (bad, features, target)
         if self.spec["step"] == step and self.spec["kind"] == "nan":
             return tokens, torch.full_like(features, float("nan")), target
         return tensors

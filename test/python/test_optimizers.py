@@ -162,5 +162,58 @@ def test_what_cannot_be_followed_is_refused():
     used = torch.optim.SGD([inside], lr=1, momentum=0.9)
     inside.grad = torch.ones(3)
     used.step()
-    with pytest.raises(piper.UsageError, match="taken no step yet"):
+    with pytest.raises(
+        piper.UsageError, match=r"taken no step yet.*load_optimizer_state_dict as .*model.named_parameters"
+    ):
         optimizers.read(used, {id(inside): "w"})
+    with pytest.raises(piper.UsageError, match="got list: give one with a group for each"):
+        optimizers.read([torch.optim.SGD([inside], lr=1)], {id(inside): "w"})
+
+
+def test_keys_that_torch_does_not_know_change_nothing():
+    """timm's layer decay keeps a number of its own in each group."""
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.AdamW([{"params": [parameter], "lr_scale": 0.5}], lr=0.1)
+    (group,) = optimizers.read(optimizer, {id(parameter): "w"})
+    (plain,) = optimizers.read(torch.optim.AdamW([parameter], lr=0.1), {id(parameter): "w"})
+    assert group.scalars(3) == plain.scalars(3) and "lr_scale" not in optimizers.describe([group])[0]["options"]
+
+
+def one_cycle(optimizer, **options):
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=0.1, total_steps=10, **options)
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_scheduler_that_changes_betas_is_told_how_to_leave_them(early):
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.AdamW([parameter])
+    with pytest.raises(piper.UsageError, match="OneCycleLR or CyclicLR cycle_momentum=False"):
+        if early:
+            one_cycle(optimizer)
+        (group,) = optimizers.read(optimizer, {id(parameter): "w"})
+        one_cycle(optimizer)
+        group.scalars(1)
+
+
+@pytest.mark.parametrize(
+    "make, options",
+    [
+        (lambda p: torch.optim.AdamW(p, lr=0.01), {"cycle_momentum": False}),
+        (lambda p: torch.optim.Adam(p, lr=0.01), {"cycle_momentum": False}),
+        (lambda p: torch.optim.SGD(p, lr=0.01, momentum=0.9), {}),
+    ],
+)
+def test_one_cycle_gives_torchs_updates(make, options):
+    generator = torch.Generator().manual_seed(0)
+    parameter = torch.nn.Parameter(torch.randn(16, generator=generator, dtype=torch.float64))
+    optimizer = make([parameter])
+    scheduler = one_cycle(optimizer, **options)
+    (group,) = optimizers.read(optimizer, {id(parameter): "w"})
+    ours, slots = parameter.detach().clone(), {slot: torch.zeros(16, dtype=torch.float64) for slot in group.slots}
+    for step in range(1, 9):
+        gradient = torch.randn(16, generator=generator, dtype=torch.float64)
+        ours = FORMULAS[group.rule](ours, gradient, slots, group.scalars(step), group.config)
+        parameter.grad = gradient
+        optimizer.step()
+        scheduler.step()
+        torch.testing.assert_close(ours, parameter.detach(), rtol=1e-12, atol=1e-12)

@@ -239,12 +239,90 @@ def program():
         (lambda x, y: (x[:, :4], y), "'args.0': expected shape"),
         (lambda x, y: (x, x, y), "'argument 1' given, but not at compile time"),
         (lambda x, y: (y,), "expected 'x', got none"),
-        (lambda x, y: ([1, 2], y), "'args.0': expected one value, as at compile time, got several"),
+        (lambda x, y: ([x, x], y), "'args.0': expected one value, as at compile time, got several"),
+        (lambda x, y: ([1, 2], y), "'args.0': expected a tensor, as at compile time, got a list of numbers: make it a"),
     ],
 )
 def test_batches_that_do_not_fit_are_refused(program, call, message):
     with pytest.raises(piper.UsageError, match=message.replace("(", r"\(")):
         program.step(*call(*batch(0)))
+
+
+def _adamw(model, groups=1):
+    parameters = [p for name, p in model.named_parameters() if name != "unused"]
+    halves = [parameters[:3], parameters[3:]] if groups == 2 else [parameters]
+    return torch.optim.AdamW([{"params": half} for half in halves] + [{"params": [model.unused]}], lr=0.01)
+
+
+def test_moments_of_a_torch_run_go_on_in_the_form_that_the_messages_ask_for():
+    """AdamW after two steps of PyTorch, its parameters in two groups and then in one."""
+    truth = make()
+    optimizer = _adamw(truth)
+    for seed in range(2):
+        optimizer.zero_grad()
+        F.cross_entropy(truth(batch(seed)[0]), batch(seed)[1]).backward()
+        optimizer.step()
+    model = make()
+    model.load_state_dict(truth.state_dict())
+    with pytest.raises(piper.UsageError, match="taken no step yet: .*load_optimizer_state_dict"):
+        compile_(truth, optimizer)
+    program = compile_(model, _adamw(model, groups=2))
+    with pytest.raises(piper.UsageError, match='torch.optim\'s own, which counts parameters.*expected {"steps"'):
+        program.load_optimizer_state_dict(optimizer.state_dict())
+    moments = {
+        name: {slot: optimizer.state[p][slot] for slot in ("exp_avg", "exp_avg_sq")}
+        for name, p in truth.named_parameters()
+        if name != "unused"
+    }
+    with pytest.raises(piper.UsageError, match="'b.wieght' is no parameter that the optimizer has"):
+        program.load_optimizer_state_dict(
+            {"steps": {"group0": 2}, "state": {**moments, "b.wieght": moments["b.weight"]}}
+        )
+    with pytest.raises(piper.UsageError, match="expected steps of the groups"):
+        program.load_optimizer_state_dict({"steps": {"one": 2, "two": 3}, "state": moments})
+    program.load_optimizer_state_dict({"steps": {"group0": 2}, "state": moments})
+    x, y = batch(5)
+    optimizer.zero_grad()
+    loss = F.cross_entropy(truth(x), y)
+    loss.backward()
+    optimizer.step()
+    close(program.step(x, y), loss.detach())
+    state = program.state_dict()
+    for name, value in truth.named_parameters():
+        close(state[name], value.detach())
+    program.close()
+
+
+def test_another_optimizer_steps_by_itself():
+    """RMSprop, as the refusal says."""
+    model, truth = make(), make()
+    optimizer, true_optimizer = (torch.optim.RMSprop(m.parameters(), lr=0.01) for m in (model, truth))
+    with pytest.raises(piper.UsageError, match=r"SGD, Adam, AdamW as optimizer, got RMSprop; .*program.gradients\(\)"):
+        compile_(model, optimizer)
+    program = compile_(model)
+    for seed in range(2):
+        x, y = batch(seed)
+        for name, gradient in program.gradients(x, y).items():
+            model.get_parameter(name).grad = gradient
+        optimizer.step()
+        program.load_state_dict(model.state_dict())
+        true_optimizer.zero_grad()
+        F.cross_entropy(truth(x), y).backward()
+        true_optimizer.step()
+    for name, value in truth.named_parameters():
+        close(program.state_dict()[name], value.detach())
+    program.close()
+
+
+def test_the_last_batch_is_padded(program):
+    """As the refusal of a smaller batch says."""
+    x, y = batch(3, rows=7)
+    with pytest.raises(piper.UsageError, match=r"10 rows, got 7: pad it with rows whose targets the loss ignores"):
+        program.evaluate(x, y)
+    with pytest.raises(piper.UsageError, match="10 rows, got 12: divide it, or compile a program for that size"):
+        program.evaluate(*batch(3, rows=12))
+    padded = torch.cat([x, torch.zeros(3, 8)]), torch.cat([y, torch.full((3,), -100)])
+    close(program.evaluate(*padded), F.cross_entropy(make()(x), y).detach())
 
 
 def test_other_python_values_than_those_compiled_are_refused():
@@ -297,7 +375,12 @@ def test_a_batch_without_weight_is_no_step(strategy):
     before = program.state_dict()
     x, y = batch(0)
     ignored = torch.full_like(y, -100)
-    program.step(x, ignored)
+    assert program.evaluate(x, ignored).isnan() and F.cross_entropy(model(x), ignored).isnan()
+    with pytest.warns(UserWarning, match="a step was skipped: the weight of its batch is zero"):
+        assert program.step(x, ignored).isnan()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert program.step(x, ignored).isnan()
     after = program.state_dict()
     for name, _ in model.named_parameters():
         assert torch.equal(after[name], before[name]), name
@@ -669,5 +752,25 @@ def test_coupled_rows_are_warned_of_where_the_batch_is_divided(functional, named
         compile_(instance, strategy=strategy, example=batch(0, 12)).close()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", piper.CoupledRowsWarning)
-        report = piper.verify(model, F.cross_entropy, [batch(0, 12)], strategy=strategy)
-    assert report.ok and "equal to PyTorch looped over 2 replicas x 2 microbatches" in str(report)
+        reports = [
+            piper.verify(model, F.cross_entropy, [batch(0, 12)], strategy=strategy, coupled=coupled)
+            for coupled in ("parts", None, "rows")
+        ]
+    assert reports[0].ok and "equal to PyTorch looped over 2 replicas x 2 microbatches" in str(reports[0])
+    assert not reports[1].ok and "say coupled='parts'" in str(reports[1])
+    assert reports[0].coupling == reports[1].coupling == pytest.approx(_coupling(model, batch(0, 12)), rel=1e-6)
+    assert reports[2].exit_code == 2 and "expected coupled to be 'parts' or None, got 'rows'" in reports[2].error
+
+
+def _coupling(model, whole):
+    """How far gradients of the whole batch are from those of the loop over four parts, in plain PyTorch."""
+    gradients = []
+    for parts in ([whole], list(zip(*(tensor.tensor_split(4) for tensor in whole), strict=True))):
+        copied = copy.deepcopy(model).double()
+        sum(F.cross_entropy(copied(x.double()), y) / len(parts) for x, y in parts).backward()
+        gradients.append({name: parameter.grad for name, parameter in copied.named_parameters()})
+    one, loop = gradients
+    largest = max(g.abs().max() for g in loop.values())
+    sizes = {name: g.abs().max() for name, g in loop.items()}
+    sizes = {name: size if size > 1e-9 * largest else largest for name, size in sizes.items()}
+    return max(((one[name] - loop[name]).abs().max() / sizes[name]).item() for name in loop)

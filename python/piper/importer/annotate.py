@@ -17,7 +17,7 @@ from typing import Any
 from torch import nn
 
 from .balance import stage_modules
-from .blocks import block_elements, callable_parts
+from .blocks import TABLES, blocks, callable_parts
 from .errors import ImporterError
 
 #: Names whose annotation divides a whole model, as a pipeline does. Code outside them belongs to the part that was
@@ -31,11 +31,14 @@ _ATTRIBUTE = "_piper_module_annotations"
 
 @dataclass(frozen=True)
 class Scope:
-    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags; `module` names the module entered."""
+    """One entered annotation: all tags in force inside it. `serial` tells apart two entries that carry equal tags; `continues` says that it goes on with
+    the block that was left last; `module` names the module entered.
+    """
 
     serial: int
     tags: tuple[tuple[str, int], ...]
     in_block: bool
+    continues: bool = False
     module: str = ""
 
 
@@ -62,6 +65,7 @@ class TagRecorder:
     def begin(self) -> None:
         """Starts a forward pass: every count is zero again."""
         self._counts: dict[str, int] = {}
+        self._called: set[nn.Module] = set()
         self._serial = 0
         self._current = _ROOT
 
@@ -76,8 +80,16 @@ class TagRecorder:
         with self.enter({name: index}):
             yield
 
+    def is_first_call(self, module: nn.Module) -> bool:
+        """Whether the forward pass has not asked this before."""
+        first = module not in self._called
+        self._called.add(module)
+        return first
+
     @contextlib.contextmanager
-    def enter(self, tags: Mapping[str, int], block: bool = False, module: str = "") -> Iterator[None]:
+    def enter(
+        self, tags: Mapping[str, int], block: bool = False, continues: bool = False, module: str = ""
+    ) -> Iterator[None]:
         """Enters a scope that adds `tags` to those in force."""
         if self._in_backward():
             yield
@@ -92,9 +104,8 @@ class TagRecorder:
                 )
             merged[name] = index
         self._serial += 1
-        self._current = Scope(
-            self._serial, tuple(sorted(merged.items())), outer.in_block or block, module or outer.module
-        )
+        in_block, module = outer.in_block or block, module or outer.module
+        self._current = Scope(self._serial, tuple(sorted(merged.items())), in_block, continues, module)
         try:
             with self._mark(self._current):
                 yield
@@ -156,12 +167,13 @@ def annotate_modules(
     """Tags whole modules of `model` by name, without a change to its code; or cuts it into pipeline stages.
 
     `stages` cuts between elements of lists and sequences and other modules with parameters, so that the slowest stage is as fast as it can be;
-    `annotations_of(model)["stage"]` shows where. A module that runs again after others stays in one stage with them.
+    `annotations_of(model)["stage"]` shows where. A module that runs again after others stays in one stage with them, unless it is an `nn.Embedding`. A warning says if a part that can't be cut makes the stages useless.
 
     Args:
         model: the model; its parameters and its forward stay as they are.
         annotations: for each tag name a list of lists of module names; the position in the outer list is the index. A
-            module's name covers everything below it. Calling again replaces the annotations.
+            module's name covers everything below it; an `nn.Embedding` that is called again belongs to the stage that calls it. Calling again replaces
+            the annotations.
         stages: instead, the number of stages, whose tag is "stage".
         balance: "cost", or "count" for equal numbers of modules.
         batch: an example, as for `piper.compile`: costs are counted operations and bytes of forward and backward, and modules are cut in the order in
@@ -242,26 +254,41 @@ def module_scopes(model: nn.Module, recorder: TagRecorder) -> Iterator[None]:
                 for part in callable_parts(modules[module]):
                     tags.setdefault(part, {})[name] = index
     names = {part: name for name, part in reversed(modules.items())}
-    blocks: set[nn.Module] = set()
-    for index, element in enumerate(block_elements(model)):
-        for part in callable_parts(element):
-            tags.setdefault(part, {})[BLOCK_TAG] = index
-            blocks.add(part)
+    # Whether each part of a block goes on with it.
+    in_blocks: dict[nn.Module, bool] = {}
+    for index, block in enumerate(blocks(model)):
+        for position, element in enumerate(block):
+            for part in callable_parts(element):
+                tags.setdefault(part, {})[BLOCK_TAG] = index
+                in_blocks[part] = position > 0
     handles = []
     try:
         for module, entries in tags.items():
-            handles += _hook(module, entries, module in blocks, names.get(module, ""), recorder)
+            later = _without_pipeline_tags(entries) if isinstance(module, TABLES) else entries
+            how = (module in in_blocks, in_blocks.get(module, False), names.get(module, ""))
+            handles += _hook(module, (entries, later), how, recorder)
         yield
     finally:
         for handle in handles:
             handle.remove()
 
 
-def _hook(module: nn.Module, tags: Mapping[str, int], block: bool, name: str, recorder: TagRecorder) -> list:
+def _without_pipeline_tags(tags: Mapping[str, int]) -> dict[str, int]:
+    return {name: index for name, index in tags.items() if name not in PIPELINE_TAGS}
+
+
+def _hook(
+    module: nn.Module,
+    tags: tuple[Mapping[str, int], Mapping[str, int]],
+    how: tuple[bool, bool, str],
+    recorder: TagRecorder,
+) -> list:
+    """Hooks that enter the scope: with `tags[0]` at the first call, with `tags[1]` at later ones; `how` are the further arguments of `TagRecorder.enter`."""
     entered: list[contextlib.AbstractContextManager] = []
 
     def before(_module, _args):
-        scope = recorder.enter(tags, block, name)
+        first, later = tags
+        scope = recorder.enter(first if recorder.is_first_call(module) else later, *how)
         scope.__enter__()
         entered.append(scope)
 

@@ -5,32 +5,38 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
+from .ambient import autocast_here, set_aside, with_autocast
 from .annotate import BLOCK_TAG
 from .backward_code import PARAMETER_ADVICE
 from .backward_mixing import backward_mixing, has_user_code
-from .capture import Joint, capture, dry_run
+from .capture import Joint
+from .carried import Observer
+from .dtypes import SUPPORTED, refuse_unsupported
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
-from .imported import Family, Imported, Input, InputRef, Node, ResultRef, State, TensorSpec, Value
-from .inputs import Batch, describe, explain_call
-from .loss import LossForm, loss_pair
+from .imported import Family, Imported, InputRef, Node, ResultRef, State, TensorSpec, Value
+from .inputs import Batch, describe
+from .loss_form import LossForm
 from .pieces import Program, program_of, row_dependent_constants
 from .proportion import Proportion, start_from_mean
-from .row_mixing import Recorder, mixing_lines
+from .python_state import PythonState
 from .saved_names import saved_names
+from .step import LOSS, MODEL, Step, Survey
 from .unify import unify
 from .wrapped import plain_module
 
-MODEL, LOSS = "model", "loss_fn"
+_REAL_FORM = "write them as pairs of real ones, rotary embeddings by cos and sin"
 
 
+@set_aside()
 def import_model(
     model: nn.Module,
     loss_fn: Callable,
@@ -41,6 +47,7 @@ def import_model(
     loss_reduction: str | None = None,
     batch_dims: Mapping[str, int | None] | None = None,
     divided: bool = False,
+    form: LossForm | None = None,
 ) -> Imported:
     """Captures one step of `model` under `loss_fn` and cuts it into chunks by its annotations.
 
@@ -57,6 +64,7 @@ def import_model(
         loss_reduction: None, or "mean_rows" or "sum" where loss_fn returns a scalar that is not recognised.
         divided: whether each backward becomes two nodes: I, which other chunks wait for, and W.
         batch_dims: input name to 0 (divided over microbatches) or None (not divided), where dim 0 does not tell.
+        form: how the loss of the same model combines in training, which saves finding it out again.
 
     Raises:
         ImporterError: naming the input, operation or module at fault.
@@ -72,47 +80,64 @@ def import_model(
     if any(count is not None and count < 1 for count in wanted_rows):
         raise ImporterError(f"expected at least one row per microbatch, got {min(wanted_rows)}")
     _check_tensors(model)
-    children = {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
-    forms: dict[int | None, LossForm] = {}
-    joints: dict[int | None, Joint] = {}
+    children = _children(model, loss_fn)
+    observer = Observer(model, loss_fn)
+    step = Step(children, loss_fn, example, inputs, loss_reduction, example_rows, observer)
+    is_divided = example_rows is not None and wanted_rows != (example_rows,)
     with contextlib.nullcontext() if training else _evaluating(children.values()):
-        for count in wanted_rows:
-            joints[count], forms[count] = _capture(
-                children, loss_fn, example, inputs, count, training, loss_reduction, example_rows
-            )
-        if training:
-            _check_other_rows(children, loss_fn, example, inputs, forms, loss_reduction, example_rows)
-        mixing = ()
-        if training and example_rows is not None and wanted_rows != (example_rows,):
-            mixing = _mixing_lines(children, loss_fn, example, inputs, wanted_rows[0], loss_reduction, example_rows)
-            if has_user_code(joints[wanted_rows[0]]):
-                at = 2 * wanted_rows[0]
-                other = _capture(children, loss_fn, example, inputs, at, training, loss_reduction, example_rows)[0]
-                mixing = tuple(dict.fromkeys([*mixing, *backward_mixing(joints[wanted_rows[0]], other)]))
-    states = _states(children)
+        known = step.survey(wanted_rows[0], form) if is_divided else Survey()
+        states = _states(children)
+        aliases = _aliases(children, states)
+        joints, weights = step.capture(wanted_rows, known.form, training, aliases)
+        mixing = [*known.mixing, *step.form.scalars]
+        if training and is_divided and has_user_code(joints[wanted_rows[0]]):
+            others, _ = step.capture([2 * wanted_rows[0]], step.form, training, aliases)
+            mixing += backward_mixing(joints[wanted_rows[0]], others[2 * wanted_rows[0]])
     for joint in joints.values():
         use_masters(joint, _trained(children))
-    _check_forms(forms)
     if training:
-        _settle_scale(joints, forms[wanted_rows[0]], example_rows)
+        _settle_scale(joints, step.form, example_rows)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
     programs = {
-        count: program_of(joint, changing[count], _aliases(states), list(inputs), divided)
+        count: program_of(joint, changing[count], aliases, list(step.inputs), divided)
         for count, joint in joints.items()
     }
-    imported = _assemble(programs, states, inputs, static, forms[wanted_rows[0]], training)
-    imported.mixing = mixing
+    imported = _assemble(programs, states, step.inputs, static, step.form, training)
+    imported.mixing = tuple(dict.fromkeys(mixing)) if training else ()
+    imported.weights = weights
+    shapes = example.map(lambda path, value: None if path in inputs else value)
+    imported.python = observer.state(_Retrace(model, loss_fn, step.options(shapes), wanted_rows[0], training))
     return imported
 
 
-def _call(model: nn.Module, batch: Batch):
-    try:
-        return model(*batch.args, **batch.kwargs)
-    except (TypeError, AttributeError) as error:
-        reason = explain_call(model.forward, batch, error)
-        if reason is None:
-            raise
-        raise ImporterError(reason) from error
+class _Retrace:
+    """Captures a step once more, as it was captured at first, without keeping its model alive."""
+
+    def __init__(self, model: nn.Module, loss_fn: Callable, options: tuple, rows: int | None, training: bool):
+        self._model, self._loss_fn = weakref.ref(model), loss_fn
+        self._options, self._rows, self._training = options, rows, training
+        self._modes = {name: part.training for name, part in model.named_modules()}
+        self._autocast = autocast_here()
+
+    def __call__(self, expected: str) -> PythonState | None:
+        """What the step takes from Python now; None if it is not the step of that fingerprint."""
+        model = self._model()
+        if model is None:
+            return None
+        children = _children(model, self._loss_fn)
+        observer = Observer(model, self._loss_fn)
+        modes = {part: self._modes.get(name, part.training) for name, part in model.named_modules()}
+        in_mode = _in_modes(modes) if self._training else _evaluating(children.values())
+        with with_autocast(self._autocast), set_aside(), in_mode:
+            try:
+                Step.again(children, self._loss_fn, self._options, observer).capture_part(self._rows, self._training)
+            except Exception:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
+                return None
+        return observer.state(self) if observer.fingerprint == expected else None
+
+
+def _children(model: nn.Module, loss_fn: Callable) -> dict[str, nn.Module]:
+    return {MODEL: model, **({LOSS: loss_fn} if isinstance(loss_fn, nn.Module) else {})}
 
 
 def _check_tensors(model: nn.Module) -> None:
@@ -120,6 +145,8 @@ def _check_tensors(model: nn.Module) -> None:
     for name, parameter in model.named_parameters():
         if isinstance(parameter, nn.parameter.UninitializedTensorMixin):
             raise ImporterError(f"parameter '{name}' has no shape yet: call the model once on a batch")
+        if parameter.is_inference():
+            raise ImporterError(f"parameter '{name}' was made under torch.inference_mode: make the model outside of it")
         if parameter._backward_hooks or parameter._post_accumulate_grad_hooks:
             raise ImporterError(
                 f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it, and {PARAMETER_ADVICE}"
@@ -133,43 +160,13 @@ def _check_tensors(model: nn.Module) -> None:
             )
     for name, buffer in model.named_buffers():
         if buffer.dtype.is_complex:
-            raise ImporterError(f"buffer '{name}' is of {buffer.dtype}: expected real numbers")
+            raise ImporterError(
+                f"buffer '{name}' is of {buffer.dtype}: expected real numbers, as torch.view_as_real gives them; {_REAL_FORM}"
+            )
+        refuse_unsupported(f"buffer '{name}'", buffer.dtype)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
             raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
-
-
-def _capture(
-    children,
-    loss_fn,
-    example: Batch,
-    inputs: Mapping[str, Input],
-    rows: int | None,
-    training: bool,
-    reduction: str | None,
-    total_rows: int | None,
-):
-    run, form = _step(children[MODEL], loss_fn, example, inputs, rows, reduction, total_rows)
-    return capture(children, children[MODEL], run, _examples(inputs, rows), training), form[0]
-
-
-def _step(model, loss_fn, example, inputs, rows, reduction, total_rows, in_loss=contextlib.nullcontext):
-    """A function of the inputs' tensors that gives (sum, weight), and a list that holds the loss's form once it has run."""
-    form: list[LossForm] = []
-
-    def run(tensors):
-        named = dict(zip(inputs, tensors, strict=False))
-        call = example.map(lambda path, value: named.get(path, value))
-        output = _call(model, call)
-        with in_loss():
-            total, weight, found = loss_pair(loss_fn, output, call.target, reduction, rows)
-        form[:] = [found]
-        if not found.divide and rows is not None:
-            # Weights of all parts add up to 1: the loss is the sum itself.
-            weight = weight * (rows / total_rows)
-        return total.to(torch.float32), weight.to(torch.float32)
-
-    return run, form
 
 
 def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows: int | None) -> None:
@@ -177,7 +174,7 @@ def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows
     lines = {line: None for joint in joints.values() for line in Proportion(joint).lines}
     if not lines or not form.divide:
         return
-    per_row = 1.0 if form.kind == "mean_rows" else form.elements_per_row
+    per_row = form.weight_per_row
     if per_row is None and list(joints) != [total_rows]:
         raise ImporterError(
             f"{', '.join(lines)}: a hook or a backward of your own does what is not in proportion to the gradient (a clamp, say), and "
@@ -190,64 +187,20 @@ def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows
         start_from_mean(joint, weight)
 
 
-def _mixing_lines(children, loss_fn, example, inputs, rows, reduction, total_rows) -> tuple[str, ...]:
-    def run(count: int, recorder: Recorder) -> None:
-        step, _ = _step(children[MODEL], loss_fn, example, inputs, count, reduction, total_rows, recorder.loss)
-
-        def recorded(tensors):
-            with recorder:
-                return step(tensors)
-
-        dry_run(children, recorded, _examples(inputs, count))
-
-    try:
-        return mixing_lines(run, rows)
-    except Exception:  # noqa: BLE001  (a model may refuse other numbers of rows than it is used with, in any way)
-        return ()
-
-
-def _examples(inputs: Mapping[str, Input], rows: int | None) -> list[torch.Tensor]:
-    return [torch.empty(i.spec(rows).shape if rows is not None else i.shape, dtype=i.dtype) for i in inputs.values()]
-
-
-def _check_other_rows(children, loss_fn, example, inputs, forms, reduction, total_rows) -> None:
-    """Adds the form of the loss at one more number of rows, where the batch is divided into equal parts: a mean over what
-    does not grow with the rows looks like any other at a single number.
-    """
-    (rows, form), *others = forms.items()
-    if others or form.elements_per_row is None or rows == total_rows:
-        return
-    run, found = _step(children[MODEL], loss_fn, example, inputs, rows + 1, reduction, total_rows)
-    try:
-        dry_run(children, run, _examples(inputs, rows + 1))
-    except Exception as error:
-        raise ImporterError(
-            f"the model runs with {rows} rows and not with {rows + 1}, so nothing tells whether its loss is a mean over them: return a pair "
-            f"(sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum' ({type(error).__name__}: {error})"
-        ) from error
-    forms[rows + 1] = found[0]
+def _evaluating(modules) -> contextlib.AbstractContextManager:
+    return _in_modes({part: False for module in modules for part in module.modules()})
 
 
 @contextlib.contextmanager
-def _evaluating(modules) -> Iterator[None]:
-    modes = {part: part.training for module in modules for part in module.modules()}
+def _in_modes(modes: Mapping[nn.Module, bool]) -> Iterator[None]:
+    before = {part: part.training for part in modes}
     try:
-        for part in modes:
-            part.training = False
-        yield
-    finally:
         for part, mode in modes.items():
             part.training = mode
-
-
-def _check_forms(forms: Mapping[int | None, LossForm]) -> None:
-    distinct = set(forms.values())
-    if len(distinct) > 1:
-        raise ImporterError(
-            "the loss is a mean over a number of elements that does not grow with the rows of the batch, so parts "
-            "of a batch can't be combined:"
-            " return a pair (sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum'"
-        )
+        yield
+    finally:
+        for part, mode in before.items():
+            part.training = mode
 
 
 def state_name(traced: str) -> str:
@@ -255,19 +208,20 @@ def state_name(traced: str) -> str:
     return traced.removeprefix(MODEL + ".")
 
 
-def _refuse_complex(families: Mapping[str, Family]) -> None:
-    lines = {}
+def _refuse_types(families: Mapping[str, Family]) -> None:
+    """Refuses complex numbers, and element types that a program can't have, by the lines that make them."""
+    complex_lines, others = {}, {}
     for family in families.values():
         for function in family.members.values():
             for node in calls(function.graph):
                 value = node.meta.get("val")
-                if isinstance(value, torch.Tensor) and value.is_complex():
-                    lines[f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"] = None
-    if lines:
-        raise ImporterError(
-            "complex numbers in forward are not supported (write them as pairs of real ones; rotary embeddings by cos and "
-            "sin): " + "; ".join(lines)
-        )
+                if isinstance(value, torch.Tensor) and value.dtype not in SUPPORTED:
+                    line = f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"
+                    (complex_lines if value.is_complex() else others)[line] = value.dtype
+    if complex_lines:
+        raise ImporterError(f"complex numbers in forward are not supported ({_REAL_FORM}): {'; '.join(complex_lines)}")
+    for line, dtype in others.items():
+        refuse_unsupported(f"{line}: its result", dtype)
 
 
 def _trained(children: Mapping[str, nn.Module]) -> set[str]:
@@ -291,6 +245,7 @@ def _states(children: Mapping[str, nn.Module]) -> dict[str, State]:
         for key, (tensor, kind, its_names) in found.items():
             names.setdefault(key, []).extend(state_name(f"{prefix}.{name}") for name in its_names)
             tensors[key] = (tensor, kind)
+    _refuse_ambiguous(names.values())
     states = {}
     for key, (tensor, kind) in tensors.items():
         states[names[key][0]] = State(
@@ -321,13 +276,30 @@ def _own_tensors(module: nn.Module) -> dict[int, tuple[torch.Tensor, str, list[s
     return found
 
 
-def _aliases(states: Mapping[str, State]) -> dict[str, str]:
+def _aliases(children: Mapping[str, nn.Module], states: Mapping[str, State]) -> dict[str, str]:
     """From each name in the traced step to the name of its state."""
-    result = {}
-    for state in states.values():
-        for name in state.all_names:
-            result[name] = result[f"{MODEL}.{name}"] = state.name
-    return result
+    traced = {
+        name
+        for prefix, module in children.items()
+        for found in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
+        for name in (f"{prefix}.{own}" for own, _ in found)
+    }
+    owners = {name: state.name for state in states.values() for name in state.all_names}
+    return {name: owners[state_name(name)] for name in traced}
+
+
+def _refuse_ambiguous(names: Iterable[Sequence[str]]) -> None:
+    """Names that stand for two tensors: the loss's own are those below "loss_fn", and those of gradients and moments have a colon."""
+    owners: dict[str, int] = {}
+    for number, own in enumerate(names):
+        for name in own:
+            if owners.setdefault(name, number) != number:
+                raise ImporterError(
+                    f"'{name}' is a name of the model and of the loss, whose names begin with '{LOSS}.': rename the model's '{LOSS}'"
+                )
+    for name in owners:
+        if name.rpartition(":")[0] in owners:
+            raise ImporterError(f"'{name}' could be something of '{name.rpartition(':')[0]}': rename it")
 
 
 def _assemble(programs: Mapping[int | None, Program], states, inputs, static, form, training) -> Imported:
@@ -380,7 +352,7 @@ def _assemble(programs: Mapping[int | None, Program], states, inputs, static, fo
                 piece.where(),
             )
         )
-    _refuse_complex(families)
+    _refuse_types(families)
     constants = {
         name: State(name, (name,), tuple(value.shape), value.dtype, "constant", False, False, value)
         for name, value in reference.constants.items()

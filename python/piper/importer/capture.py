@@ -9,6 +9,7 @@ and generator stay as they are. What later files need of torch's private metadat
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import re
 import sys
@@ -21,11 +22,11 @@ from torch import fx, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
-from . import attention, backward_code, embedding_bags
+from . import advice, attention, backward_code, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
-from .loss import refuse_dropped_weight
+from .mean_losses import refuse_dropped_weight
 
 _SUPPORTED = ((2, 13), (2, 14))
 _version = tuple(int(part) for part in re.match(r"(\d+)\.(\d+)", torch.__version__).groups())
@@ -40,10 +41,17 @@ from torch._decomp import core_aten_decompositions, get_decompositions  # noqa: 
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402
 from torch._functorch.aot_autograd import aot_export_joint_with_descriptors  # noqa: E402
-from torch._subclasses.fake_tensor import DataDependentOutputException, DynamicOutputShapeException, FakeTensorMode  # noqa: E402
+from torch._subclasses.fake_tensor import (  # noqa: E402
+    DataDependentOutputException,
+    DynamicOutputShapeException,
+    FakeTensor,
+    FakeTensorMode,
+)
 from torch.fx._lazy_graph_module import _use_lazy_graph_module  # noqa: E402
 from torch.fx.experimental.proxy_tensor import make_fx  # noqa: E402
+from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402, F401
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
+from torch.utils.flop_counter import flop_registry  # noqa: E402
 
 _TAG, _SOURCE, _CALLER = "piper_scope", "piper_source", "piper_caller"
 #: Where Python hands over to autograd.
@@ -51,6 +59,8 @@ _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
 _PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
 _LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
+_STANDARD = os.path.dirname(os.__file__) + os.sep
+_SITE = (_STANDARD + "site-packages" + os.sep, _STANDARD + "dist-packages" + os.sep)
 _EXAMPLES = _PACKAGE + "examples" + os.sep
 
 
@@ -130,6 +140,7 @@ class _UserCalls(TorchFunctionMode):
             return func(*args, **kwargs)
         refuse_dropped_weight(func)
         _refuse_dropped_dropout(func, args)
+        _refuse_leaving(func)
         if backward_code.registers(func):
             return self._register(func, *args, **kwargs)
         with fx_traceback.annotate({_SOURCE: user_line()}):
@@ -173,11 +184,21 @@ def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
         )
 
 
+def _refuse_leaving(func: Callable) -> None:
+    """What leaves the traced step: NumPy would read values, and a backward would write gradients."""
+    if func in (torch.Tensor.numpy, torch.Tensor.__array__):
+        raise ImporterError(f"{user_line()}: NumPy reads values, which a compiled step can't: use torch's operations")
+    if func is torch.Tensor.backward:
+        raise ImporterError(
+            f"{user_line()}: .backward() inside of forward or the loss is not supported: use torch.autograd.grad, or leave it to the step"
+        )
+
+
 def is_user_file(name: str) -> bool:
-    """Whether a source file is neither Piper's nor a library's."""
+    """Whether a source file is neither Piper's, nor torch's, nor of Python's own library."""
     if name.startswith(_EXAMPLES):
         return True
-    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and os.sep + "contextlib" not in name
+    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and (name.startswith(_SITE) or not name.startswith(_STANDARD))
 
 
 def user_line() -> str:
@@ -286,14 +307,17 @@ def capture(
     return joint
 
 
-def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor]) -> None:
+def dry_run(
+    children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False
+) -> None:
     """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
     step = _Step(children, run)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
     with (
         torch.random.fork_rng(devices=[]),
-        torch.no_grad(),
+        # Whether a value has a gradient is something to find out.
+        torch.set_grad_enabled(grad),
         _data_dependence_named(),
         _attributes_kept(children),
         backward_code.HooksIgnored(),
@@ -303,17 +327,68 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
         torch.func.functional_call(step, shapes, tuple(fake.from_tensor(tensor) for tensor in tensors))
 
 
-def fake_call(model: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
-    """Calls the model with shapes alone, for what hooks on its parts find out. Nothing of it changes."""
+def fake_call(
+    model: nn.Module,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    within: contextlib.AbstractContextManager,
+) -> None:
+    """Calls the model with shapes alone, in the context `within`, for what that and hooks on the model's parts find out. Nothing of it changes."""
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(model.named_parameters()), **dict(model.named_buffers())}
-    with torch.random.fork_rng(devices=[]), _data_dependence_named(), _attributes_kept({"model": model}), fake:
+    with (
+        torch.random.fork_rng(devices=[]),
+        _data_dependence_named(),
+        _attributes_kept({"model": model}),
+        _fake_tensors_quiet(),
+        fake,
+    ):
 
         def shape(value: Any) -> Any:
             return fake.from_tensor(value) if isinstance(value, torch.Tensor) else value
 
         shapes = {name: shape(tensor) for name, tensor in own.items()}
-        torch.func.functional_call(model, shapes, tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs)))
+        args, kwargs = tree_map(shape, tuple(args)), tree_map(shape, dict(kwargs))
+        with within:
+            torch.func.functional_call(model, shapes, args, kwargs)
+
+
+@contextlib.contextmanager
+def _fake_tensors_quiet() -> Iterator[None]:
+    """An operation that fails on shapes raises; torch logs its traceback and arguments as well."""
+    logger = logging.getLogger("torch._subclasses.fake_tensor")
+    before = logger.level
+    logger.setLevel(logging.CRITICAL + 1)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+class ProductCounter(TorchDispatchMode):
+    """Tells `add` the multiplications and additions of each product of matrices and each convolution that runs within it, together with those of its
+    backward: each operand's gradient is a product of equal size.
+    """
+
+    def __init__(self, add: Callable[[float], None]):
+        super().__init__()
+        self._add = add
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        formula = flop_registry.get(func.overloadpacket)
+        if formula is not None:
+            operations = formula(*args, **(kwargs or {}), out_val=result)
+            # The first argument of these is added to the product.
+            first = 1 if func.overloadpacket in (torch.ops.aten.addmm, torch.ops.aten.baddbmm) else 0
+            gradients = sum(operand.requires_grad for operand in args[first : first + 2])
+            self._add(operations * (1 + gradients if torch.is_grad_enabled() else 1))
+        return result
+
+
+def is_fake(tensor: torch.Tensor) -> bool:
+    """Whether a tensor stands for one with values."""
+    return isinstance(tensor, FakeTensor)
 
 
 @contextlib.contextmanager
@@ -354,11 +429,24 @@ def _data_dependence_named() -> Iterator[None]:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         where = _last_user_line(error.__traceback__)
+        instead = advice.for_data_dependence(str(error.func), *_called(error.__traceback__, where))
         raise ImporterError(
-            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; use a form "
-            "with static shapes (torch.where instead of an if or of a mask as index; for a mixture of experts a dense or "
-            "batched form)"
+            f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; {instead}"
         ) from error
+
+
+def _called(traceback, where: str) -> tuple[str, str, list[str]]:
+    """The torch function that the user's last line called, `where`, and the files of all frames."""
+    function, files = "", []
+    while traceback is not None:
+        frame = traceback.tb_frame
+        files.append(frame.f_code.co_filename)
+        if is_user_file(files[-1]):
+            function = ""
+        elif not function and frame.f_code is _UserCalls.__torch_function__.__code__:
+            function = getattr(frame.f_locals["func"], "__name__", "")
+        traceback = traceback.tb_next
+    return function, where, files
 
 
 def _last_user_line(traceback) -> str:

@@ -95,6 +95,15 @@ def _lift(graph: fx.Graph, values: dict[fx.Node, torch.Tensor], constants: Const
 
 def _equal_table(constants: Constants, value: torch.Tensor) -> fx.Node | None:
     for node, table in constants.values.items():
-        if table.dtype == value.dtype and torch.equal(table, value):
+        if same_bits(table, value):
             return node
     return None
+
+
+def same_bits(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are the same, NaN and the sign of zero included."""
+    return (
+        a.dtype == b.dtype
+        and a.shape == b.shape
+        and torch.equal(*(x.detach().reshape(-1).contiguous().view(torch.uint8) for x in (a, b)))
+    )

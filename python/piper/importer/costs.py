@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from torch.utils.flop_counter import FlopCounterMode
 
-from .capture import fake_call, tree_leaves, tree_map
+from .capture import ProductCounter, fake_call, tree_leaves
+from .errors import ImporterError
 from .inputs import Batch
+from .places import Places
 from .units import called_parts
 
 #: Operations in the time that one byte takes from or to memory: a core's 100 GFLOP/s over 10 GB/s.
@@ -34,47 +36,83 @@ def _size_of_own(module: nn.Module) -> int:
 def counted(model: nn.Module, units: Mapping[str, nn.Module], batch: Any) -> tuple[dict[str, float], list[str]]:
     """Costs by unit, in operations, and the names of units as the forward calls them.
 
-    A cost is the operations of forward and backward that torch's flop counter knows, and FLOP_PER_BYTE for each byte that moves: of parameters (and their
-    gradients), of what is kept for the backward, and of results, each twice. Only shapes are computed with.
+    A cost is the operations of products (matrices, convolutions) in forward and backward, and FLOP_PER_BYTE for each byte that moves: of parameters (and
+    their gradients), of what is kept for the backward, and of results, each twice. What runs outside of all units counts for the one called before it, as it
+    runs there. The forward runs once, with shapes alone.
+
+    Raises:
+        ImporterError: the forward fails on the shapes of the batch, or depends on its data.
     """
-    batch = Batch.of(batch)
-    owner = called_parts(units)
-    costs, calls = dict.fromkeys(units, 0.0), []
-    for name, unit in units.items():
-        costs[name] += FLOP_PER_BYTE * 2 * sum(map(_bytes, unit.parameters()))
-
-    def before(module: nn.Module, args: tuple, kwargs: dict) -> None:
-        calls.append(owner[module])
-        costs[owner[module]] += _cost_of_call(module, args, kwargs)
-
-    handles = [module.register_forward_pre_hook(before, with_kwargs=True) for module in owner]
+    batch = Batch.of(_with_target(batch))
+    count = _Count(units)
     try:
-        with sdpa_kernel(SDPBackend.MATH):
-            fake_call(model, batch.args, batch.kwargs)
-    finally:
-        for handle in handles:
-            handle.remove()
-    return costs, calls
+        with Places({"model": model}).kept(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad(), count:
+            fake_call(model, batch.args, batch.kwargs, ProductCounter(count.add_operations))
+    except ImporterError:
+        raise
+    except Exception as error:
+        where = f" in '{count.calls[-1]}'" if count.calls else ""
+        raise ImporterError(
+            f"the forward of the model can't be counted with the shapes of the batch: {type(error).__name__}{where}: {error}; "
+            "without batch, annotate_modules guesses costs from the shapes of parameters"
+        ) from error
+    return count.costs, count.calls
 
 
-def _cost_of_call(module: nn.Module, args: tuple, kwargs: dict) -> float:
-    kept = 0
+def _with_target(batch: Any) -> Any:
+    """A model that makes its own loss needs no target, and no other model's counts here."""
+    return (
+        {**batch, "target": None}
+        if isinstance(batch, Mapping) and "kwargs" in batch and "target" not in batch
+        else batch
+    )
 
-    def keep(tensor: torch.Tensor) -> torch.Tensor:
-        nonlocal kept
-        kept += _bytes(tensor)
+
+class _Count:
+    """Adds up what the units of a model cost while it is called within the context."""
+
+    def __init__(self, units: Mapping[str, nn.Module]):
+        self.costs = {name: FLOP_PER_BYTE * 2 * sum(map(_bytes, unit.parameters())) for name, unit in units.items()}
+        self.calls: list[str] = []
+        self._owner = called_parts(units)
+        self._entered: list[str] = []
+        self._before_all = 0.0
+        # By identity: a tensor that one unit hands on unchanged, or puts into a cache that every unit returns, is made once.
+        self._results: dict[int, torch.Tensor] = {}
+
+    def __enter__(self) -> None:
+        self._stack = contextlib.ExitStack()
+        for module in self._owner:
+            self._stack.callback(module.register_forward_pre_hook(self._enter).remove)
+            self._stack.callback(module.register_forward_hook(self._leave, always_call=True).remove)
+        self._stack.enter_context(torch.autograd.graph.saved_tensors_hooks(self._keep, lambda tensor: tensor))
+
+    def __exit__(self, *_error: object) -> None:
+        self._stack.close()
+        if self.calls:
+            self.costs[self.calls[0]] += self._before_all
+
+    def add_operations(self, operations: float) -> None:
+        current = self._entered[-1] if self._entered else self.calls[-1] if self.calls else None
+        if current is None:
+            self._before_all += operations
+        else:
+            self.costs[current] += operations
+
+    def _enter(self, module: nn.Module, _args: tuple) -> None:
+        self.calls.append(self._owner[module])
+        self._entered.append(self._owner[module])
+
+    def _leave(self, _module: nn.Module, _args: tuple, output: Any) -> None:
+        for value in tree_leaves(output):
+            if isinstance(value, torch.Tensor) and id(value) not in self._results:
+                self._results[id(value)] = value
+                self.add_operations(FLOP_PER_BYTE * 2 * _bytes(value))
+        self._entered.pop()
+
+    def _keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.add_operations(FLOP_PER_BYTE * 2 * _bytes(tensor))
         return tensor
-
-    def leaf(value: Any) -> Any:
-        return value.detach().requires_grad_(value.requires_grad) if isinstance(value, torch.Tensor) else value
-
-    args, kwargs = tree_map(leaf, args), tree_map(leaf, kwargs)
-    with FlopCounterMode(display=False) as counter, torch.autograd.graph.saved_tensors_hooks(keep, lambda t: t):
-        results = [value for value in tree_leaves(module.forward(*args, **kwargs)) if isinstance(value, torch.Tensor)]
-        trained = [value for value in results if value.requires_grad]
-        if trained:
-            torch.autograd.backward(trained, [torch.ones_like(value) for value in trained])
-    return counter.get_total_flops() + FLOP_PER_BYTE * 2 * (kept + sum(map(_bytes, results)))
 
 
 def _bytes(tensor: torch.Tensor) -> int:

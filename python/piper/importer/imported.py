@@ -8,11 +8,16 @@ machinery.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import torch
 from torch import fx
 
-from .loss import LossForm
+from .loss_form import LossForm
+
+if TYPE_CHECKING:
+    from .loss_weights import WeightGraph
+    from .python_state import PythonState
 
 #: A backward is one node, "B", or divided into what other chunks wait for, "I", and the rest, "W".
 FORWARD = "F"
@@ -189,6 +194,9 @@ class Imported:
         loss_sum, loss_weight: results of a forward node, 0-dimensional.
         static: inputs that are no tensors, by path, with the value that was captured.
         mixing: lines of user code that mix rows of the batch, where it is divided (row_mixing.py).
+        weights: the weights of the loss by the number of rows, where the host computes them (loss_weights.py).
+        python: what the trace has taken from Python (python_state.py).
+        coupled: where rows of the model were seen to meet in numbers (`piper.probing`).
     """
 
     training: bool
@@ -204,6 +212,9 @@ class Imported:
     loss_weight: ResultRef
     static: dict[str, object] = field(default_factory=dict)
     mixing: tuple[str, ...] = ()
+    weights: dict[int, WeightGraph] = field(default_factory=dict)
+    python: PythonState | None = None
+    coupled: tuple[str, ...] = ()
 
     def member(self, node: Node, rows: int) -> Function:
         """The function that `node` calls for `rows` rows.

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from numbers import Number
 from typing import Any
 
 import torch
 
+from .dtypes import refuse_unsupported
 from .errors import ImporterError
 from .imported import Input
 
@@ -44,7 +46,9 @@ class Batch:
         if isinstance(batch, Mapping):
             unknown = set(batch) - {"args", "kwargs", "target"}
             if unknown or "target" not in batch:
-                raise ImporterError(f"expected a batch {FORMS}, got a dict with the keys {', '.join(map(repr, batch))}")
+                raise ImporterError(
+                    f"expected a batch {FORMS}, got a dict with the keys {', '.join(map(repr, batch))}{_form_of(batch)}"
+                )
             args = batch.get("args", ())
             return Batch(
                 tuple(args) if isinstance(args, (tuple, list)) else (args,),
@@ -54,6 +58,34 @@ class Batch:
         if isinstance(batch, (tuple, list)) and len(batch) >= 2:
             return Batch(tuple(batch[:-1]), {}, batch[-1])
         raise ImporterError(f"expected a batch {FORMS}, got {type(batch).__name__}")
+
+    @staticmethod
+    def without_target(batch: Any) -> Batch:
+        """A batch of a model that computes its own loss: its arguments `(args…)`, by name `{name: value}`, or `dict(args=…, kwargs=…)`.
+
+        Raises:
+            ImporterError: it has none of these forms.
+        """
+        if isinstance(batch, Batch):
+            return batch
+        if isinstance(batch, torch.Tensor):
+            return Batch((batch,), {}, None)
+        if isinstance(batch, Mapping) and all(isinstance(name, str) for name in batch):
+            if not set(batch) <= {"args", "kwargs", "target"}:
+                return Batch((), dict(batch), None)
+            if batch.get("target") is not None:
+                raise ImporterError(
+                    "without loss_fn the model computes the loss from its arguments, and takes no target"
+                )
+            args = batch.get("args", ())
+            return Batch(
+                tuple(args) if isinstance(args, (tuple, list)) else (args,), dict(batch.get("kwargs", {})), None
+            )
+        if isinstance(batch, (tuple, list)) and batch:
+            return Batch(tuple(batch), {}, None)
+        raise ImporterError(
+            f"expected the arguments of the model as (args...), as a dict by name or as dict(args=(...), kwargs={{...}}), got {type(batch).__name__}"
+        )
 
     def map(self, leaf: Callable[[str, Any], Any]) -> Batch:
         """A batch of the same structure, each leaf replaced by `leaf(path, value)`."""
@@ -67,12 +99,25 @@ class Batch:
         return found
 
 
+def _form_of(batch: Mapping) -> str:
+    """The form for a dict of the model's arguments, which is what a tokenizer gives."""
+    if not batch or set(batch) & {"args", "kwargs"} or not all(isinstance(name, str) for name in batch):
+        return ""
+    target = next((name for name in batch if name in ("labels", "label", "targets", "target", "y")), None)
+    if target is None:
+        return ": where they are the model's arguments, give dict(kwargs=dict(batch), target=...)"
+    return (
+        f': where they are the model\'s arguments, give dict(kwargs={{k: v for k, v in batch.items() if k != "{target}"}}, '
+        f'target=batch["{target}"])'
+    )
+
+
 def _map(value: Any, path: str, leaf: Callable[[str, Any], Any]) -> Any:
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_map(getattr(value, name), f"{path}.{name}", leaf) for name in value._fields))
     if isinstance(value, (tuple, list)):
         return type(value)(_map(item, f"{path}.{i}", leaf) for i, item in enumerate(value))
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         items = {key: _map(item, f"{path}.{key}", leaf) for key, item in value.items()}
         return items if type(value) is dict else type(value)(items)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -88,7 +133,7 @@ def describe(
 ) -> tuple[dict[str, Input], dict[str, Any], int | None]:
     """The tensor inputs, the values that are no tensors, and the rows of the example.
 
-    A tensor whose dim 0 equals the target's is divided; `batch_dims` maps names to 0 (divided) or None (whole) and
+    A tensor whose dim 0 equals the target's (or, without a target, that of `labels`) is divided; `batch_dims` maps names to 0 (divided) or None (whole) and
     overrides.
 
     Raises:
@@ -97,6 +142,11 @@ def describe(
     """
     leaves = batch.leaves()
     tensors = {name: value for name, value in leaves.items() if isinstance(value, torch.Tensor)}
+    for name, value in leaves.items():
+        _refuse_hidden_numbers(name, value)
+    for name, value in tensors.items():
+        _refuse_not_dense(name, value)
+        refuse_unsupported(f"input '{name}'", value.dtype)
     static = {name: value for name, value in leaves.items() if not isinstance(value, torch.Tensor)}
     given = dict(batch_dims or {})
     for name, dim in given.items():
@@ -109,6 +159,7 @@ def describe(
         if dim == 0 and tensors[name].dim() == 0:
             raise ImporterError(f"batch_dims: '{name}' is a scalar and has no dim 0")
     rows = _rows(tensors, given)
+    _refuse_lists_of_rows(batch, rows)
     matching = {name for name, value in tensors.items() if value.dim() and value.shape[0] == rows}
     _refuse_doubt(tensors, given, matching, rows)
     split = {name: given[name] == 0 if name in given else name in matching for name in tensors}
@@ -119,13 +170,63 @@ def describe(
     )
 
 
+def _refuse_hidden_numbers(name: str, value: Any) -> None:
+    """Numbers that are no tensor would stay what they are in the example."""
+    if isinstance(value, torch.Tensor):
+        return
+    if hasattr(value, "__array__") and getattr(value, "ndim", 1) > 0:
+        kind = "numpy array" if type(value).__module__ == "numpy" else type(value).__name__
+        raise ImporterError(f"'{name}' is a {kind} and is not divided: make it a tensor")
+    own = getattr(value, "__dict__", None)
+    if isinstance(own, dict) and not callable(value) and any(isinstance(item, torch.Tensor) for item in own.values()):
+        raise ImporterError(
+            f"'{name}' is a {type(value).__name__}, whose tensors would stay what they are now: give them as tensors, or in a tuple, "
+            "list, dict or dataclass"
+        )
+
+
+def _refuse_not_dense(name: str, value: torch.Tensor) -> None:
+    if value.is_nested:
+        raise ImporterError(
+            f"input '{name}' is a nested tensor: expected a dense one, padded (torch.nested.to_padded_tensor)"
+        )
+    if value.layout != torch.strided:
+        raise ImporterError(f"input '{name}' has the layout {value.layout}: expected a dense tensor (.to_dense())")
+
+
+def _refuse_lists_of_rows(batch: Batch, rows: int | None) -> None:
+    """A list of numbers, as a loader without a collate function gives them."""
+    for name, value in _lists(batch):
+        if name == "target" or len(value) == rows:
+            aside = "" if name == "target" else ", or a tuple if they are not those of the rows"
+            raise ImporterError(
+                f"'{name}' is a list of {len(value)} numbers and is not divided: make it a tensor{aside}"
+            )
+
+
+def _lists(batch: Batch) -> Iterator[tuple[str, list]]:
+    """The arguments and the target that are lists of numbers, or of lists of numbers."""
+    named = {f"args.{index}": value for index, value in enumerate(batch.args)}
+    named |= {f"kwargs.{name}": value for name, value in batch.kwargs.items()}
+    for name, value in {**named, "target": batch.target}.items():
+        if isinstance(value, list) and value and is_numbers(value):
+            yield name, value
+
+
+def is_numbers(value: Any) -> bool:
+    """Whether it is a number, or a list or tuple of such."""
+    if isinstance(value, (list, tuple)):
+        return bool(value) and all(map(is_numbers, value))
+    return isinstance(value, Number)
+
+
 def _rows(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None]) -> int | None:
     counts = {name: tensors[name].shape[0] for name, dim in given.items() if dim == 0}
     if not counts:
         counts = {
             name: value.shape[0]
             for name, value in tensors.items()
-            if _is_target(name) and value.dim() and name not in given
+            if name in _references(tensors) and value.dim() and name not in given
         }
     if len(set(counts.values())) > 1:
         listed = ", ".join(f"'{name}' has {count}" for name, count in counts.items())
@@ -136,14 +237,17 @@ def _rows(tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None]) 
     return next(iter(counts.values()), None)
 
 
-def _is_target(name: str) -> bool:
-    return name == "target" or name.startswith("target.")
+def _references(tensors: Mapping[str, torch.Tensor]) -> list[str]:
+    """The tensors whose dim 0 counts the rows: the target's, or what a model that computes its own loss gets as `labels`."""
+    targets = [name for name in tensors if name == "target" or name.startswith("target.")]
+    return targets or [name for name in tensors if name.rpartition(".")[2] == "labels"]
 
 
 def _refuse_doubt(
     tensors: Mapping[str, torch.Tensor], given: Mapping[str, int | None], matching: set[str], rows: int | None
 ) -> None:
-    inputs = {name: value for name, value in tensors.items() if not _is_target(name)}
+    references = _references(tensors)
+    inputs = {name: value for name, value in tensors.items() if name not in references}
     shapes = ", ".join(f"'{name}' {list(value.shape)}" for name, value in tensors.items())
     if (
         rows is not None
@@ -151,7 +255,7 @@ def _refuse_doubt(
         and not any(name in matching for name in inputs)
         and not any(name in given for name in inputs)
     ):
-        target = next(name for name in tensors if _is_target(name))
+        target = [*references, *given][0]
         raise RowsInDoubt(
             f"no input has dim 0 equal to the target's {rows} ({shapes}): give a target with one row per row of the "
             f"input, or say which tensors are divided (0) and which are not (None), as in "

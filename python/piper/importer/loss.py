@@ -1,267 +1,314 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
-"""Turns the user's loss into a pair (sum, weight), which adds up over microbatches and replicas where a mean does not.
+"""Turns the user's loss into (numerator, weight) pairs, which add up over microbatches and replicas where a mean does not.
 
-The loss of a global batch is Σ sum / Σ weight over its parts, so the backward of each part runs on its sum, and one
-division by Σ weight follows.
+The loss of a global batch is a sum of terms Σ numerator / Σ weight over its parts. A program computes one pair: the backward of each part runs on its
+numerator, and one division by Σ weight follows. Where terms have different weights, the pair's numerator holds each term divided by its own weight,
+which the host computes of the whole batch before the step (loss_weights.py).
 """
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch.overrides import TorchFunctionMode
+from torch import nn
 
+from . import loss_rules
+from .affine import Piece, Pieces
 from .errors import ImporterError
+from .loss_form import LossForm, Rule
+from .loss_rules import Trait, traits_of, weights_of
+from .recognizer import LossRecognizer
 
 REDUCTIONS = ("mean_rows", "sum")
 
-#: Losses whose reduction="mean" divides by the number of elements of their reduction="none".
-_ELEMENTWISE_MEANS = {
-    F.mse_loss,
-    F.l1_loss,
-    F.smooth_l1_loss,
-    F.huber_loss,
-    F.binary_cross_entropy,
-    F.binary_cross_entropy_with_logits,
-    F.kl_div,
-    F.poisson_nll_loss,
-    F.gaussian_nll_loss,
-    F.soft_margin_loss,
-    F.margin_ranking_loss,
-    F.hinge_embedding_loss,
-    F.cosine_embedding_loss,
-    F.triplet_margin_loss,
-    F.multilabel_margin_loss,
-    F.multilabel_soft_margin_loss,
-    F.multi_margin_loss,
-}
-_MEANS = {torch.mean, torch.Tensor.mean}
-_SUMS = {torch.sum, torch.Tensor.sum}
 
-
-@dataclass(frozen=True)
-class LossForm:
-    """How a loss combines over parts of a batch.
-
-    Attributes:
-        kind: "pair" (the user returned it), "mean" (recognised), "mean_rows" (declared), "sum" (recognised or declared:
-            no division), or "scalar" (nothing
-            is known of it: its sum is the value itself and its weight 1).
-        divide: whether the global loss is Σ sum / Σ weight; otherwise it is Σ sum.
-        splittable: whether the batch may be divided over microbatches or replicas.
-        advice: what to do where it may not; empty otherwise.
-        elements_per_row: for a recognised mean over elements, how many there are per row of the batch. It has to be the
-            same for every number of rows: a mean over something that does not grow with the batch can't be combined.
-    """
-
-    kind: str
-    divide: bool
-    splittable: bool
-    advice: str = ""
-    elements_per_row: float | None = None
-
-
-_UNKNOWN = LossForm(
-    "scalar",
-    True,
-    False,
-    "the loss is a scalar that is not recognised as a mean, so parts of a batch can't be combined: return a pair "
-    "(sum, weight) from loss_fn, return the"
-    " result of a torch loss or of .mean() itself, or declare loss_reduction='mean_rows' (a mean over the rows of "
-    "dim 0) or 'sum'",
-)
-
-
-def refuse_dropped_weight(func: Callable) -> None:
-    """torch 2.13's F.l1_loss does not hand its weight over to a TorchFunctionMode, which would leave it out silently.
+def own_loss(output: Any, target: Any = None) -> torch.Tensor:
+    """The loss that a model computes itself: its 0-dimensional output, or what it calls `loss`.
 
     Raises:
-        ImporterError: the call of `func` that a mode is being asked about is one of F.l1_loss with a weight.
+        ImporterError: the output has none.
     """
-    frame = sys._getframe(1) if func is F.l1_loss else None
-    while frame is not None:
-        if frame.f_code is F.l1_loss.__code__:
-            if frame.f_locals.get("weight") is not None:
-                raise ImporterError(
-                    "F.l1_loss with a weight can't be traced by torch 2.13: write ((output - target).abs() * weight)"
-                )
-            return
-        frame = frame.f_back
-
-
-class _MeanRecognizer(TorchFunctionMode):
-    """Replaces each recognised mean by sum / weight and remembers which tensor came of which pair."""
-
-    def __init__(self):
-        super().__init__()
-        # With the version of the mean, which counts what was done to it in place.
-        self._pairs: list[tuple[torch.Tensor, int, _Pair]] = []
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        kwargs = kwargs or {}
-        refuse_dropped_weight(func)
-        pair = _as_pair(func, args, kwargs)
-        if pair is None:
-            return func(*args, **kwargs)
-        result = pair.total if pair.weight is None else pair.total / pair.weight
-        self._pairs.append((result, result._version, pair))
-        return result
-
-    def pair_of(self, result: torch.Tensor) -> _Pair | None:
-        found = (pair for mean, version, pair in self._pairs if mean is result and mean._version == version)
-        return next(found, None)
-
-
-@dataclass(frozen=True)
-class _Pair:
-    """total / weight is the recognised mean; weight None: total itself is the loss. `count`: the number of elements,
-    where that is the weight.
-    """
-
-    total: torch.Tensor
-    weight: torch.Tensor | None
-    count: int | None = None
-
-
-def _mean_of(elements: torch.Tensor, total: torch.Tensor | None = None, count: int | None = None) -> _Pair:
-    count = elements.numel() if count is None else count
-    return _Pair(elements.sum() if total is None else total, _number(elements, count), count)
-
-
-def _as_pair(func, args, kwargs) -> _Pair | None:
-    if func in _MEANS and len(args) == 1 and not kwargs:
-        return _mean_of(args[0])
-    if func in _SUMS and len(args) == 1 and not kwargs:
-        return _Pair(args[0].sum(), None)
-    if func not in _ELEMENTWISE_MEANS and func not in (F.cross_entropy, F.nll_loss):
-        return None
-    # torch hands losses over with their leading arguments positional and all options by keyword; the legacy flags mean
-    # a reduction of another name.
-    if kwargs.get("size_average") is not None or kwargs.get("reduce") is not None:
-        return None
-    reduction = kwargs.get("reduction", "mean")
-    if reduction == "sum":
-        return _Pair(func(*args, **kwargs), None)
-    if func is F.kl_div and reduction == "batchmean":
-        return _mean_of(args[0], func(*args, **{**kwargs, "reduction": "sum"}), args[0].shape[0])
-    if reduction != "mean":
-        return None
-    if func in (F.cross_entropy, F.nll_loss):
-        return _Pair(func(*args, **{**kwargs, "reduction": "sum"}), _class_weight(args, kwargs))
-    if func is F.mse_loss and kwargs.get("weight") is not None:
-        return _Pair(func(*args, **{**kwargs, "reduction": "sum"}), kwargs["weight"].sum())
-    return _mean_of(func(*args, **{**kwargs, "reduction": "none"}))
-
-
-def _number(like: torch.Tensor, value: float) -> torch.Tensor:
-    return torch.full(
-        (), float(value), dtype=like.dtype if like.dtype.is_floating_point else torch.float32, device=like.device
+    found = output
+    if not isinstance(output, torch.Tensor):
+        found = getattr(output, "loss", None)
+        if found is None and hasattr(output, "keys") and "loss" in output:
+            found = output["loss"]
+    if isinstance(found, torch.Tensor) and found.dim() == 0:
+        return found
+    got = f"a tensor of shape {tuple(found.shape)}" if isinstance(found, torch.Tensor) else type(output).__name__
+    raise ImporterError(
+        f"without loss_fn the model has to give its own loss, a scalar or an output with .loss or ['loss'], got {got}: give it what it "
+        "computes the loss from (labels=...), or give a loss_fn"
     )
 
 
-@torch.no_grad()
-def _class_weight(args, kwargs) -> torch.Tensor:
-    """The denominator of torch's mean: the summed class weights of the targets that are not ignored, or the rows'
-    number for class probabilities.
-    """
-    scores, target = args[0], args[1]
-    weight = args[2] if len(args) > 2 else kwargs.get("weight")
-    if target.dtype.is_floating_point:
-        classes = scores.shape[0] if scores.dim() == 1 else scores.shape[1]
-        return _number(scores, scores.numel() / classes)
-    valid = target != kwargs.get("ignore_index", -100)
-    if weight is None:
-        return valid.sum().to(scores.dtype)
-    chosen = weight[torch.where(valid, target, torch.zeros_like(target))]
-    return torch.where(valid, chosen, torch.zeros_like(chosen)).sum().to(scores.dtype)
+def where_is(loss_fn: Callable) -> str:
+    """The line of a loss, as "file:line", or its name."""
+    code = getattr(inspect.unwrap(loss_fn), "__code__", None)
+    if code is None and isinstance(loss_fn, nn.Module):
+        code = getattr(type(loss_fn).forward, "__code__", None)
+    if code is None and callable(loss_fn):
+        code = getattr(type(loss_fn).__call__, "__code__", None)
+    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else getattr(loss_fn, "__name__", "loss_fn")
 
 
-def loss_pair(
-    loss_fn: Callable, output, target, reduction: str | None, rows: int | None
-) -> tuple[torch.Tensor, torch.Tensor, LossForm]:
-    """Runs `loss_fn(output, target)` and gives (sum, weight, form), sum and weight as 0-dimensional tensors, weight
-    without gradient.
+@dataclass(frozen=True)
+class LossValue:
+    """What a loss gave: a scalar with its pieces, or a pair."""
 
-    Args:
-        loss_fn: returns (sum, weight), or a scalar tensor.
-        reduction: None, or what the user declares of a scalar: "mean_rows" or "sum".
-        rows: rows of dim 0 of this part of the batch; None where it has no such dimension.
+    result: torch.Tensor
+    weight: torch.Tensor | None
+    pieces: Pieces
+    reduction: str | None
+
+    def traits(self) -> tuple[Trait, ...]:
+        """What tells how it combines."""
+        return traits_of(self.pieces)
+
+
+def evaluate(
+    recognizer: LossRecognizer, loss_fn: Callable, output: Any, target: Any, reduction: str | None
+) -> LossValue:
+    """`loss_fn(output, target)` while `recognizer` looks on; it has to have looked on from the model's first operation where the model computes the loss.
 
     Raises:
         ImporterError: the result is neither a pair nor a scalar tensor, or `reduction` is unknown or does not apply.
     """
     if reduction is not None and reduction not in REDUCTIONS:
         raise ImporterError(f"expected loss_reduction to be one of {', '.join(REDUCTIONS)}, got {reduction!r}")
-    recognizer = _MeanRecognizer()
+    recognizer.enter_loss(output, target)
     with recognizer:
-        result = loss_fn(output, target)
+        result = call_loss(loss_fn, output, target)
     if isinstance(result, (tuple, list)):
-        return checked_pair(result, reduction)
+        total, weight = checked_pair(result, reduction, where_is(loss_fn))
+        return LossValue(total, weight, recognizer.pieces_of(total), reduction)
     if not isinstance(result, torch.Tensor) or result.dim() != 0:
         got = f"a tensor of shape {tuple(result.shape)}" if isinstance(result, torch.Tensor) else type(result).__name__
         raise ImporterError(f"expected loss_fn to return a scalar tensor or a pair (sum, weight), got {got}")
-    if reduction == "sum":
-        return result, _number(result, 1), LossForm("sum", False, True)
-    if reduction == "mean_rows":
-        if rows is None:
-            raise ImporterError(
-                "loss_reduction='mean_rows' needs a target or batch_dims that tell the rows of the batch"
-            )
-        return result * rows, _number(result, rows), LossForm("mean_rows", True, True)
-    pair = recognizer.pair_of(result)
-    if pair is None or (pair.count is not None and rows is not None and pair.count % rows):
-        return result, _number(result, 1), _UNKNOWN
-    if pair.weight is None:
-        return pair.total, _number(pair.total, 1), LossForm("sum", False, True)
-    per_row = pair.count / rows if pair.count is not None and rows else None
-    return pair.total, pair.weight.detach(), LossForm("mean", True, True, elements_per_row=per_row)
+    return LossValue(result, None, recognizer.pieces_of(result), reduction)
 
 
-def checked_pair(result, reduction: str | None = None) -> tuple[torch.Tensor, torch.Tensor, LossForm]:
+def call_loss(loss_fn: Callable, output: Any, target: Any) -> Any:
+    """The one place at which a loss is called (userfile.py knows it)."""
+    return loss_fn(output, target)
+
+
+def checked_pair(result: Sequence, reduction: str | None = None, where: str = "") -> tuple[torch.Tensor, torch.Tensor]:
     """A pair that the user's loss gave. Raises ImporterError if it is none."""
+    at = f"{where}: " if where else ""
     if reduction is not None:
         raise ImporterError(
-            f"loss_reduction={reduction!r} does not apply to a loss_fn that returns a pair (sum, weight)"
+            f"{at}loss_reduction={reduction!r} does not apply to a loss_fn that returns a pair (sum, weight)"
         )
     if len(result) != 2 or not isinstance(result[0], torch.Tensor) or result[0].dim() != 0:
         raise ImporterError(
-            f"expected loss_fn to return a scalar tensor or a pair (sum, weight), got {len(result)} values; the sum "
+            f"{at}expected loss_fn to return a scalar tensor or a pair (sum, weight), got {len(result)} values; the sum "
             "has to be a scalar tensor"
         )
     total, weight = result
     if not isinstance(weight, torch.Tensor):
+        if isinstance(weight, bool) or not isinstance(weight, (int, float)):
+            raise ImporterError(f"{at}expected the weight of the loss to be a number, got {type(weight).__name__}")
         weight = _number(total, weight)
     if weight.dim() != 0:
-        raise ImporterError(f"expected the weight of the loss to be a scalar, got shape {tuple(weight.shape)}")
-    return total, weight.detach().to(total.dtype), LossForm("pair", True, True)
+        raise ImporterError(f"{at}expected the weight of the loss to be a scalar, got shape {tuple(weight.shape)}")
+    if weight.requires_grad:
+        raise ImporterError(
+            f"{at}loss_fn returned two scalars that both have a gradient, and the second of a pair (sum, weight) is a number that the sum is divided "
+            "by: return their sum (loss + aux) where both are losses, or the weight's .detach()"
+        )
+    return total, weight.to(total.dtype)
+
+
+def form_of(value: LossValue, loss_fn: Callable) -> LossForm:
+    """The form where the batch is not divided: one number of rows is all there is."""
+    declared = _declared(value)
+    return declared or loss_rules.of_one_part(value.traits(), where_is(loss_fn))
+
+
+def settled_form(found: Sequence[tuple[int, LossValue]], loss_fn: Callable) -> LossForm:
+    """The form by values at two numbers of rows."""
+    (rows, value), (more, other) = found
+    where = where_is(loss_fn)
+    form = loss_rules.settle(value.traits(), other.traits(), (rows, more), where)
+    declared = _declared(value)
+    if declared is None:
+        return form
+    # Of a declared sum, and that of a pair, no more than this is known here: numbers tell the rest.
+    is_mean = form.splittable and {rule.kind for rule in form.rules} & {"rows", "weight"}
+    if declared.kind in ("pair", "sum") and is_mean:
+        what = "the first of the pair that loss_fn returns" if declared.kind == "pair" else "the loss declared as a sum"
+        advice = f"{where}: {what} is a mean over the rows, which does not add up over parts of a batch: return the sum over the rows"
+        return LossForm(declared.kind, declared.divide, False, advice)
+    return declared
+
+
+def _declared(value: LossValue) -> LossForm | None:
+    if value.weight is not None:
+        return LossForm("pair", True, True)
+    if value.reduction == "sum":
+        return LossForm("sum", False, True)
+    return LossForm("mean_rows", True, True, weight_per_row=1.0) if value.reduction == "mean_rows" else None
 
 
 @dataclass(frozen=True)
 class Term:
-    """One part of a loss, of one part of the batch. `weight` None: numerators of parts add up to the term itself."""
+    """A summand of the loss of one part of a batch: numerator / max(weight + offset, floor). `weight` None: numerators of parts add up to the summand."""
 
     numerator: torch.Tensor
     weight: torch.Tensor | None
+    offset: float = 0.0
+    floor: float | None = None
 
 
 def loss_terms(
-    loss_fn: Callable, output, target, reduction: str | None, rows: int | None, form: LossForm | None = None
+    loss_fn: Callable,
+    output: Any,
+    target: Any,
+    reduction: str | None,
+    rows: int | None,
+    form: LossForm | None = None,
+    recognizer: LossRecognizer | None = None,
 ) -> tuple[list[Term], LossForm]:
-    """`loss_fn(output, target)` of one part of the batch as terms, by the rule `form` that the whole loss follows (None: as this part alone shows it)."""
-    total, weight, found = loss_pair(loss_fn, output, target, reduction, rows)
-    return [Term(total, weight if (form or found).divide else None)], found
+    """`loss_fn(output, target)` of one part of the batch as terms, by the form that the whole loss has (None: that of an undivided batch).
+
+    recognizer: has looked on while the model made `output`; where the model computes its own loss it has to.
+    """
+    value = evaluate(recognizer or LossRecognizer(_parameters(loss_fn)), loss_fn, output, target, reduction)
+    form = form or form_of(value, loss_fn)
+    return terms_of(value, form, rows), form
+
+
+def step_value(
+    call: Callable[[], Any], own: Iterable[torch.Tensor], batch: Any, loss_fn: Callable, target: Any, reduction: str | None
+) -> LossValue:
+    """The loss of `call()`, which runs a model with the tensors `own` on those of `batch`: also one that the model computes itself."""
+    recognizer = LossRecognizer([*own, *_parameters(loss_fn)], batch)
+    with recognizer:
+        output = call()
+    return evaluate(recognizer, loss_fn, output, target, reduction)
+
+
+def _parameters(loss_fn: Callable) -> Iterable[torch.Tensor]:
+    return loss_fn.parameters() if isinstance(loss_fn, nn.Module) else ()
+
+
+def terms_of(value: LossValue, form: LossForm, rows: int | None) -> list[Term]:
+    """A value as terms, by a form."""
+    if value.weight is not None:
+        return [Term(value.result, value.weight)]
+    if form.kind == "mean_rows":
+        return [Term(value.result * _checked_rows(rows), _number(value.result, rows))]
+    if form.kind == "scalar" or not form.rules:
+        return [Term(value.result, _number(value.result, 1) if form.divide else None)]
+    if len(form.rules) != len(value.pieces):
+        raise ImporterError("the loss has other summands for this part of the batch than for the others")
+    return [_term(piece, rule, form, rows) for piece, rule in zip(value.pieces, form.rules, strict=True)]
+
+
+def _term(piece: Piece, rule: Rule, form: LossForm, rows: int | None) -> Term:
+    if rule.kind == "sum":
+        return Term(_times(piece.base, piece.factor), None)
+    if rule.kind == "weight":
+        numerator = _times(piece.base, piece.factor)
+        offset, floor = form.weights[rule.weight]
+        return Term(numerator, piece.weight.base.to(numerator.dtype), offset, floor)
+    count = rows or 1
+    if rule.kind == "rows":
+        # Of a mean this is the same number for every count of rows.
+        numerator = _times(piece.base, piece.factor * count)
+    else:
+        # A product also where it is one by one: programs for several numbers of rows have the same operations.
+        numerator = _floating(piece.base) * (piece.factor * count)
+    return Term(numerator, _number(numerator, count))
 
 
 def combined(parts: Sequence[Sequence[Term]]) -> torch.Tensor:
-    """The loss of the whole batch from the terms of its parts: the sum over terms of Σ numerators / Σ weights."""
+    """The loss of the whole batch from the terms of its parts: the sum over terms of Σ numerators / max(Σ weights + offset, floor)."""
     total = torch.zeros(())
     for of_parts in zip(*parts, strict=True):
         value = sum(term.numerator for term in of_parts)
-        if of_parts[0].weight is not None:
-            value = value / sum(term.weight for term in of_parts)
+        first = of_parts[0]
+        if first.weight is not None:
+            weight = sum(term.weight for term in of_parts) + first.offset
+            value = value / (weight if first.floor is None else weight.clamp(min=first.floor))
         total = total + value
     return total
+
+
+def graph_pair(
+    value: LossValue, form: LossForm, rows: int | None, total_rows: int | None, factors: torch.Tensor | None
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(sum, weight) of one part of the batch, as a program computes them.
+
+    factors: where `form.host_weights`: whether anything counts (1 or 0), then the number of rows of the whole batch over each weight of it.
+    """
+    part = (rows or 1) / (total_rows or rows or 1)
+    terms = terms_of(value, form, rows)
+    if not form.divide:
+        # Weights of all parts add up to 1: the loss is the sum itself.
+        constants = [rule.kind == "constant" for rule in form.rules] or [False]
+        total = sum(
+            t.numerator * (1.0 / (total_rows or rows or 1)) if c else t.numerator
+            for t, c in zip(terms, constants, strict=True)
+        )
+        return total, _number(total, part)
+    if len(terms) == 1 and not form.host_weights:
+        (term,) = terms
+        if form.rules and form.rules[0].kind == "rows":
+            # The count of elements, so that a plain mean is a plain sum.
+            (piece,) = value.pieces
+            return _times(piece.base, piece.factor * piece.elements), _number(piece.base, piece.elements)
+        weight = term.weight if not term.offset else term.weight + term.offset * part
+        return term.numerator, weight
+    return _several(terms, form, rows, total_rows, factors, part)
+
+
+def _several(terms, form, rows, total_rows, factors, part) -> tuple[torch.Tensor, torch.Tensor]:
+    if not form.host_weights and form.weights:
+        weight = next(t.weight for t, rule in zip(terms, form.rules, strict=True) if rule.kind == "weight")
+        weight = weight + form.weights[0][0] * part if form.weights[0][0] else weight
+        numerators = [
+            t.numerator if rule.kind == "weight" else t.numerator * (1.0 / (rows or 1)) * weight.to(t.numerator.dtype)
+            for t, rule in zip(terms, form.rules, strict=True)
+        ]
+        return sum(numerators), weight
+    numerators = []
+    for term, rule in zip(terms, form.rules, strict=True):
+        if rule.kind == "weight":
+            numerators.append(term.numerator * factors[1 + rule.weight].to(term.numerator.dtype))
+        else:
+            numerators.append(_times(term.numerator, total_rows or 1) if rule.kind == "sum" else term.numerator)
+    total = sum(numerators)
+    weight = _number(total, rows or 1)
+    return total, weight if factors is None else weight * factors[0].to(weight.dtype)
+
+
+def weights_to_share(value: LossValue) -> tuple[torch.Tensor, ...]:
+    """The weights of one part of the batch, as 0-dimensional float32 tensors."""
+    return tuple(weight.base.to(torch.float32) for weight in weights_of(value.pieces))
+
+
+def _checked_rows(rows: int | None) -> int:
+    if rows is None:
+        raise ImporterError("loss_reduction='mean_rows' needs a target or batch_dims that tell the rows of the batch")
+    return rows
+
+
+def _times(value: torch.Tensor, factor: float) -> torch.Tensor:
+    if abs(factor - 1.0) < 1e-12:
+        return value
+    return _floating(value) * factor
+
+
+def _floating(value: torch.Tensor) -> torch.Tensor:
+    return value if value.is_floating_point() else value.to(torch.float32)
+
+
+def _number(like: torch.Tensor, value: float) -> torch.Tensor:
+    dtype = like.dtype if like.dtype.is_floating_point else torch.float32
+    return torch.full((), float(value), dtype=dtype, device=like.device)

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from torch import fx
 
-from . import decompositions
+from . import advice, decompositions
 from .capture import decompose, decomposition_table
 from .errors import ImporterError
 from .graphs import calls, subgraph
@@ -188,7 +188,9 @@ class Lowering:
             if name not in explained:
                 # Each operation lowers by itself: only together they don't.
                 lines[f"{_sources(flats[name])}: a function can't be lowered: {failure.message}"] = 1
-        listed = (line + (f" ({count} times)" if count > 1 else "") for line, count in lines.items())
+        listed = [line + (f" ({count} times)" if count > 1 else "") for line, count in lines.items()]
+        if any(map(advice.is_of_transformers, lines)):
+            listed.append(advice.TRANSFORMERS_EXPERTS)
         return "operations that can't be imported:\n  " + "\n  ".join(listed)
 
 

@@ -18,10 +18,14 @@ def lower(flat: FlatGraph) -> str:
     from .capture import decompose, decomposition_table
     from .half_precision import compute_in_float32
     from .linalg import linalg_text
+    from .long_sums import make_long_sums_wide
+    from .unsigned import compute_in_int64
 
     table = decomposition_table(decompositions.OWN, decompositions.EXTRA, decompositions.KEPT)
     module = decompose(unflatten(flat), flat.inputs, table)
     compute_in_float32(module.graph)
+    make_long_sums_wide(module.graph)
+    compute_in_int64(module.graph)
     return linalg_text(flat.name, module)
 
 

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import torch
 from torch import fx
 
-from . import cross_entropy
+from . import advice, cross_entropy
 from .capture import Joint, Origin, Port
-from .constants import Constants, constant_calls, fold
+from .constants import Constants, constant_calls, fold, same_bits
 from .cut import Cutter, Key, Piece, identity
 from .division import divide
 from .errors import ImporterError
@@ -51,7 +51,7 @@ class Program:
                 if getattr(self, what)[index] != getattr(other, what)[index]:
                     return f"the {what} of {piece.pass_} {dict(piece.tags)} differ"
         for name, value in self.constants.items():
-            if name not in other.constants or not torch.equal(value, other.constants[name]):
+            if name not in other.constants or not same_bits(value, other.constants[name]):
                 return f"the value of {name}, computed in forward, differs"
         if (self.gradients, self.writes, self.loss) != (other.gradients, other.writes, other.loss):
             return "its gradients, buffers or losses come from different chunks"
@@ -59,10 +59,12 @@ class Program:
 
 
 def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
-    """For each graph the constants whose shape changes with the number of rows (all of them, where the graphs do not
-    correspond).
+    """For each graph the constants whose shape or numbers change with the number of rows (all of them, where the graphs do
+    not correspond).
     """
     for joint in joints:
+        # What the gradient of the loss makes of itself alone is constant too.
+        _seed_backward(joint)
         remove_aliases(joint.module.graph)
     lists = [constant_calls(joint.module.graph) for joint in joints]
     if len({len(nodes) for nodes in lists}) > 1:
@@ -70,7 +72,7 @@ def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
     changing = [
         position
         for position, nodes in enumerate(zip(*lists, strict=False))
-        if len({_shape(node) for node in nodes}) > 1
+        if len({(_shape(node), _numbers(node)) for node in nodes}) > 1
     ]
     return [{nodes[position] for position in changing} for nodes in lists]
 
@@ -78,6 +80,11 @@ def row_dependent_constants(joints: Sequence[Joint]) -> list[set[fx.Node]]:
 def _shape(node: fx.Node) -> tuple[int, ...]:
     value = node.meta.get("val")
     return tuple(value.shape) if isinstance(value, torch.Tensor) else ()
+
+
+def _numbers(node: fx.Node) -> str:
+    """The arguments of an operation but for its operands."""
+    return repr(fx.map_arg((node.args, node.kwargs), lambda _: None))
 
 
 def program_of(
@@ -88,7 +95,6 @@ def program_of(
     """
     _refuse_random(joint)
     graph = joint.module.graph
-    _seed_backward(joint)
     cross_entropy.fuse(graph)
     constants = fold(joint.module, row_dependent)
     names = _names(joint, constants, aliases, inputs)
@@ -115,15 +121,14 @@ def program_of(
 
 
 def _refuse_random(joint: Joint) -> None:
-    found = [
-        f"{node.meta['origin'].source}: '{node.target}'"
+    found = {
+        f"{node.meta['origin'].source}: '{node.target}'": advice.for_random_numbers(str(node.target))
         for node in calls(joint.module.graph)
         if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    ]
+    }
     if found:
-        raise ImporterError(
-            "random numbers in forward are not supported (set dropout to 0): " + "; ".join(dict.fromkeys(found))
-        )
+        listed = "; ".join(f"{line} ({instead})" for line, instead in found.items())
+        raise ImporterError(f"random numbers in forward are not supported: {listed}")
 
 
 def _seed_backward(joint: Joint) -> None:
@@ -148,7 +153,10 @@ def _seed_backward(joint: Joint) -> None:
 def _names(
     joint: Joint, constants: Constants, aliases: Mapping[str, str], inputs: Sequence[str]
 ) -> dict[fx.Node, Value]:
-    names: dict[fx.Node, Value] = {node: StateRef(f"constant.{index}") for index, node in enumerate(constants.values)}
+    prefix = "constant."
+    while any(state.startswith(prefix) for state in aliases.values()):
+        prefix = f"_{prefix}"
+    names: dict[fx.Node, Value] = {node: StateRef(f"{prefix}{index}") for index, node in enumerate(constants.values)}
     for node, port in joint.placeholders.items():
         names[node] = InputRef(inputs[port.index]) if port.kind == "input" else StateRef(aliases[port.name])
     return names

@@ -16,10 +16,12 @@ from dataclasses import dataclass
 
 from torch import fx
 
-from .annotate import BLOCK_TAG, PIPELINE_TAGS
+from .annotate import BLOCK_TAG, PIPELINE_TAGS, Scope
 from .graphs import calls
 
 Tags = tuple[tuple[str, int], ...]
+
+_OUTSIDE = Scope(0, (), False)
 
 
 @dataclass
@@ -29,6 +31,7 @@ class _Run:
     nodes: list[fx.Node]
     in_block: bool
     reads_parameter: bool
+    continues: bool
 
 
 def forward_chunks(
@@ -44,7 +47,8 @@ def forward_chunks(
         serial = scope.serial if scope else 0
         # What functionalisation replays carries the scope of long ago: it belongs to the code that needs it now.
         if not runs or (serial != runs[-1].serial and not origin.replayed and node.target is not operator.getitem):
-            runs.append(_Run(serial, scope.tags if scope else (), [], scope.in_block if scope else False, False))
+            scope = scope or _OUTSIDE
+            runs.append(_Run(serial, scope.tags, [], scope.in_block, False, scope.continues))
         runs[-1].nodes.append(node)
         runs[-1].reads_parameter |= any(map(is_parameter, node.all_input_nodes))
     _inherit_pipeline_tags(runs)
@@ -66,7 +70,7 @@ def _inherit_pipeline_tags(runs: list[_Run]) -> None:
 
 def _merge(runs: list[_Run]) -> list[_Run]:
     """Joins operations between blocks that read no parameter to the block before them, so that a residual or a reshape
-    is no chunk of its own.
+    is no chunk of its own, and what continues a block to it.
     """
     merged: list[_Run] = []
     for position, run in enumerate(runs):
@@ -74,7 +78,7 @@ def _merge(runs: list[_Run]) -> list[_Run]:
         glue = not run.in_block and not run.reads_parameter and not last
         if merged and glue and _without_block(merged[-1].tags) == run.tags:
             merged[-1].nodes += run.nodes
-        elif merged and not merged[-1].in_block and not run.in_block and merged[-1].tags == run.tags:
+        elif merged and merged[-1].tags == run.tags and (run.continues or not (merged[-1].in_block or run.in_block)):
             merged[-1].nodes += run.nodes
             merged[-1].reads_parameter |= run.reads_parameter
         else:

@@ -2,7 +2,8 @@
 """Finds operations that mix the rows of a batch, so that parts of it computed apart give something else than the whole.
 
 The step runs twice on shapes alone, with two numbers of rows. What treats every row by itself has results that grow as the rows do; a sum over the rows has
-results that don't, products of rows with rows have results that grow faster. What mixes rows and keeps shapes (a softmax over dim 0) is not found.
+results that don't, products of rows with rows have results that grow faster. What mixes rows and keeps shapes (a softmax over dim 0)
+numbers find (`piper.probing`).
 """
 
 from __future__ import annotations
@@ -79,6 +80,6 @@ def _mixes(one: _Call, two: _Call) -> bool:
     """`two` is the same operation on twice the rows."""
     if one.operands == two.operands or BATCH_NORM in one.name or one.name.startswith(_OF_METADATA):
         return False
-    if one.in_loss and all(size <= 1 for size in one.results):
-        return False
-    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before > 0)
+    # In the loss a single number is a sum over the rows, or stands beside numbers of each row (the weight of a cross entropy).
+    least = 2 if one.in_loss else 1
+    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before >= least)

@@ -31,6 +31,8 @@ def plain_module(model: Any) -> nn.Module:
         kinds = {kind.__name__ for kind in type(part).__mro__}
         if isinstance(part, torch.jit.ScriptModule):
             raise ImporterError(f"{where} is a torch.jit.ScriptModule, which can't be traced: pass the module it is of")
+        if "quantized" in type(part).__module__.split(".") and type(part).__module__.startswith("torch."):
+            raise ImporterError(f"{where} is quantized, which is not trained: pass the module before that")
         if kinds & _REPLICATED:
             raise ImporterError(
                 f"{where} is wrapped in {', '.join(kinds & _REPLICATED)}: pass the module inside (.module); the "

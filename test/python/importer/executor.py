@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from piper.importer.imported import Imported, InputRef, ResultRef, StateRef
 from piper.importer.inputs import Batch, bind
+from piper.importer.loss_weights import SHARED_WEIGHTS, SharedWeights
 from torch import fx
 
 
@@ -67,12 +68,29 @@ def run_reference(
     )
 
 
+def shared_weights(imported: Imported, parts, states) -> dict[str, torch.Tensor]:
+    """What the host gives to every part of a batch."""
+    if not imported.weights:
+        return {}
+    weights = SharedWeights(imported.weights, imported.loss.weights, (1, len(parts)))
+    sizes = [next(v.shape[0] for name, v in part.items() if imported.inputs[name].split) for part in parts]
+    starts = [sum(sizes[:index]) for index in range(len(sizes))]
+
+    def operand(kind, name, first, end):
+        return states[name] if kind == "state" else parts[starts.index(first)][name]
+
+    return {SHARED_WEIGHTS: weights.shared(weights.sums(sizes, operand), sum(sizes))}
+
+
 def train(imported: Imported, batches, rows_of=None) -> Outcome:
     """Microbatches in order, buffers carried on: gradients of Σ sum / Σ weight."""
     states = {name: state.value.detach().clone() for name, state in imported.states.items()}
+    inputs = {name: item for name, item in imported.inputs.items() if name != SHARED_WEIGHTS}
+    bound = [bind(inputs, imported.static, Batch.of(batch)) for batch in batches]
+    shared = shared_weights(imported, bound, states)
     total = None
-    for batch in batches:
-        values = bind(imported.inputs, imported.static, Batch.of(batch))
+    for values in bound:
+        values = {**values, **shared}
         split = [v.shape[0] for name, v in values.items() if imported.inputs[name].split]
         outcome = run_reference(imported, split[0] if split else None, values, states)
         states.update(outcome.writes)

@@ -55,6 +55,47 @@ def test_blocks_alone_are_the_chunks():
     assert found[:6] == ["F", "F _block=0", "F _block=1", "F _block=2", "F _block=3", "F"]
 
 
+def dense(layers, width=4, norm=False):
+    names = [nn.Linear(width, width), *([nn.LayerNorm(width)] if norm else []), nn.Tanh()]
+    return [copy.deepcopy(layer) for _ in range(layers) for layer in names]
+
+
+#: The label of operations outside of any block.
+LOSS = ""
+
+
+def forwards(model, width=4):
+    found = labels(model, batch=zoo.regression((width,), (width,)))
+    return [label.removeprefix("F").strip() for label in found if label.startswith("F")]
+
+
+def test_a_long_sequence_of_plain_layers_is_cut_as_a_list_is():
+    each = [f"_block={i}" for i in range(8)]
+    assert forwards(nn.Sequential(*dense(8))) == [*each, LOSS]
+    # A norm and what has no parameters belong to the layer before them.
+    assert forwards(nn.Sequential(*dense(8, norm=True))) == [*each, LOSS]
+    # A few small layers are one chunk, large ones are not.
+    assert forwards(nn.Sequential(*dense(3))) == [LOSS]
+    assert forwards(nn.Sequential(*dense(2, 1024)), 1024) == [*each[:2], LOSS]
+    # An element of a list is a layer, however long it is.
+    assert forwards(Listed(nn.Sequential(*dense(8)), nn.Sequential(*dense(8)))) == [*each[:3], LOSS]
+
+
+class Listed(nn.Module):
+    def __init__(self, *layers):
+        super().__init__()
+        self.parts = nn.ModuleDict({"layers": nn.ModuleList(layers), "head": nn.Linear(4, 4)})
+
+    def forward(self, x):
+        for layer in self.parts["layers"]:
+            x = layer(x)
+        return self.parts["head"](x)
+
+
+def test_containers_in_containers_have_blocks_of_their_own():
+    assert forwards(Listed(*dense(3)[::2])) == ["_block=0", "_block=1", "_block=2", "_block=3", LOSS]
+
+
 def test_modules_by_name():
     model = annotate_modules(zoo.LanguageModel(), {"stage": zoo.STAGES["language_model"]})
     found = labels(copy.deepcopy(model), zoo.token_loss, zoo.tokens())

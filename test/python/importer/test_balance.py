@@ -3,14 +3,17 @@
 
 import itertools
 import random
+import warnings
 
 import piper
 import pytest
 import torch
 import zoo
-from piper.importer import ImporterError
+from executor import train
+from piper.importer import ImporterError, import_model
 from piper.importer.balance import cut
 from piper.importer.costs import counted
+from piper.importer.inputs import Batch
 from piper.importer.units import units
 from torch import nn
 
@@ -135,6 +138,207 @@ def test_order_of_calls_counts_where_there_is_a_batch():
     assert stages_of(Swapped(), stages=3, batch=batch) == [["a", "unused"], ["c", "b"], ["d"]]
     with pytest.raises(ImporterError, match="at most 3 stages.*c.b.*got 4; 'c' runs again after others"):
         piper.annotate_modules(Swapped(), stages=4, batch=batch)
+
+
+class Cache:
+    """What layers put in, the next call of the forward finds."""
+
+    def __init__(self, works):
+        self.works, self.keys = works, {}
+
+    def update(self, layer, keys):
+        if self.works:
+            keys = self.keys[layer] = torch.cat([self.keys[layer], keys], 1) if layer in self.keys else keys
+        return keys
+
+
+class CachedLayer(nn.Module):
+    def __init__(self, index):
+        super().__init__()
+        self.index, self.q, self.k = index, nn.Linear(8, 8), nn.Linear(8, 8)
+
+    def forward(self, x, *, cache, mask):
+        k = cache.update(self.index, self.k(x))
+        return x + torch.softmax(self.q(x) @ k.transpose(1, 2) + mask, -1) @ k, cache
+
+
+class Cached(nn.Module):
+    """A language model with a key-value cache, keyword arguments, tuples, tied weights and a loss of its own."""
+
+    def __init__(self, works=True):
+        super().__init__()
+        self.works, self.embed = works, nn.Embedding(16, 8)
+        self.layers, self.head = nn.ModuleList(CachedLayer(i) for i in range(4)), nn.Linear(8, 16, bias=False)
+        self.head.weight = self.embed.weight
+
+    def forward(self, *, tokens, labels):
+        x, cache, mask = self.embed(tokens), Cache(self.works), torch.zeros(tokens.shape[1], tokens.shape[1])
+        for layer in self.layers:
+            x, cache = layer(x, cache=cache, mask=mask)
+        scores = self.head(x)
+        return {"loss": nn.functional.cross_entropy(scores.flatten(0, 1), labels.flatten()), "scores": scores}
+
+
+def test_layers_that_fill_a_cache_are_called_once(capfd):
+    batch = dict(kwargs=dict(zip(("tokens", "labels"), tokens(16), strict=True)))
+    model = Cached()
+    costs, calls = counted(model, units(model), batch)
+    without = Cached(works=False)
+    assert (costs, calls) == counted(without, units(without), batch)
+    assert calls == ["embed", "layers.0", "layers.1", "layers.2", "layers.3", "head"]
+    assert stages_of(model, stages=2, batch=batch) == [
+        ["embed", "layers.0", "layers.1"],
+        ["layers.2", "layers.3", "head"],
+    ]
+    assert stages_of(model, stages=2, batch={**batch, "target": None}) == stages_of(model, stages=2, batch=batch)
+    assert capfd.readouterr() == ("", "")
+
+
+def test_backward_counts_products_of_what_is_trained():
+    model = nn.Sequential(nn.Linear(32, 32, bias=False), nn.Linear(32, 32, bias=False), nn.Linear(32, 32, bias=False))
+    model[0].weight.requires_grad_(False)
+    products = []
+    for rows in (4, 8):
+        costs, _ = counted(model, units(model), (torch.randn(rows, 32), None))
+        products.append(costs)
+    # What depends on the rows: operations, and bytes of the input that is kept and of the result, each twice.
+    by_row = [(products[1][name] - products[0][name]) / 4 for name in ("0", "1", "2")]
+    product, row = 2 * 32 * 32, 10 * 2 * 4 * 32
+    # The first layer is not trained, the second needs no gradient of its input.
+    assert by_row == [product + row, 2 * product + 2 * row, 3 * product + 2 * row]
+
+
+class NanoGPT(nn.Module):
+    """All parts in a dict, the layers in a list of it."""
+
+    def __init__(self, layers=4, width=16):
+        super().__init__()
+        self.transformer = nn.ModuleDict(
+            dict(
+                wte=nn.Embedding(width, width),
+                h=nn.ModuleList(nn.Sequential(nn.Linear(width, width), nn.Tanh()) for _ in range(layers)),
+                ln_f=nn.LayerNorm(width),
+            )
+        )
+        self.lm_head = nn.Linear(width, width)
+
+    def forward(self, x):
+        x = self.transformer.wte(x)
+        for layer in self.transformer.h:
+            x = x + layer(x)
+        return self.lm_head(self.transformer.ln_f(x))
+
+
+def test_containers_in_containers_are_cut_element_by_element():
+    layers = [f"transformer.h.{i}" for i in range(4)]
+    assert list(units(NanoGPT())) == ["transformer.wte", *layers, "transformer.ln_f", "lm_head"]
+    for batch in (None, tokens(16)):
+        stages = stages_of(NanoGPT(), stages=2, batch=batch)
+        assert {"transformer.h.0", "transformer.h.1"} <= {*stages[0]} and "transformer.h.3" in stages[1]
+    pairs = nn.Module()
+    pairs.layers = nn.ModuleList(nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]) for _ in range(2))
+    assert list(units(pairs)) == ["layers.0.0", "layers.0.1", "layers.1.0", "layers.1.1"]
+
+
+class EncoderDecoder(nn.Module):
+    """Encoder and decoder read one table, whose weight is the head's as well; every decoder layer reads the encoder's output."""
+
+    def __init__(self, width=16):
+        super().__init__()
+        self.shared, self.head = nn.Embedding(width, width), nn.Linear(width, width, bias=False)
+        self.encoder = nn.ModuleList(nn.Linear(width, width) for _ in range(3))
+        self.decoder = nn.ModuleList(nn.Bilinear(width, width, width) for _ in range(3))
+        self.head.weight = self.shared.weight
+
+    def forward(self, source, tokens):
+        context = self.shared(source)
+        for layer in self.encoder:
+            context = torch.tanh(layer(context))
+        x = self.shared(tokens)
+        for layer in self.decoder:
+            x = torch.tanh(layer(x, context))
+        return self.head(x)
+
+
+def test_a_table_is_read_where_it_is_needed():
+    batch = (torch.randint(0, 16, (4, 8)), *tokens(16))
+    model = annotate_evenly(EncoderDecoder(), stages=4, batch=batch)
+    assert piper.annotations_of(model)["stage"][:2] == [["shared", "encoder.0"], ["encoder.1", "encoder.2"]]
+    imported = import_model(model, zoo.token_loss, batch)
+    stages = [node.tags["stage"] for node in imported.nodes if node.pass_ == "F"]
+    assert stages == sorted(stages) and set(stages) == {0, 1, 2, 3}
+    outcome = train(imported, [Batch.of(batch)])
+    zoo.token_loss(model(*batch[:2]), batch[2]).backward()
+    for name, parameter in model.named_parameters():
+        assert torch.allclose(outcome.gradients[name], parameter.grad, rtol=1e-4, atol=1e-6), name
+
+
+def annotate_evenly(model, **options):
+    costs = dict.fromkeys(units(model), 1.0)
+    return piper.annotate_modules(model, costs=costs, **options)
+
+
+def test_a_useless_cut_is_said():
+    model, costs = Net(4), {"embed": 1, "layers.0": 1, "layers.1": 90, "layers.2": 1, "layers.3": 1, "head": 6}
+    with pytest.warns(
+        UserWarning, match="2 ranks are at most 1.1 times as fast as one; 90% is 'layers.1', which can't be cut"
+    ):
+        piper.annotate_modules(model, stages=2, costs=costs)
+    with pytest.warns(UserWarning, match="% is 'c', 'b', 'c' runs again after others"):
+        costs = {"unused": 0, "a": 1, "b": 10, "c": 10, "d": 1}
+        piper.annotate_modules(Swapped(), stages=2, costs=costs, batch=(torch.randn(4, 4), None))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        piper.annotate_modules(model, stages=2, costs={**costs_of_equal_parts(model), "head": 2.0})
+        piper.annotate_modules(Net(4), stages=4, balance="count")
+
+
+def costs_of_equal_parts(model):
+    return dict.fromkeys(units(model), 1.0)
+
+
+class Pair(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.a, self.b = nn.Linear(width, width), nn.Linear(width, width)
+
+    def forward(self, x):
+        return x + self.b(torch.tanh(self.a(x)))
+
+
+class Tower(nn.Module):
+    """One of several resolutions, as vision models have them: a module with layers of its own."""
+
+    def __init__(self, layers, width=16):
+        super().__init__()
+        self.down, self.blocks = nn.Linear(width, width), nn.Sequential(*(Pair(width) for _ in range(layers)))
+
+    def forward(self, x):
+        return self.blocks(self.down(x))
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_unit_too_large_for_even_stages_is_cut_inside():
+    model = nn.Sequential(Tower(1), Tower(8), Tower(1))
+    assert list(units(model)) == ["0", "1", "2"]
+    stages = stages_of(model, stages=2, batch=(torch.randn(64, 16), None))
+    assert stages[0][0] == "0" and stages[1][-1] == "2"
+    assert all(any(name.startswith("1.blocks.") for name in stage) for stage in stages)
+    # As whole units where that is good enough.
+    assert stages_of(nn.Sequential(Tower(2), Tower(2)), stages=2, batch=(torch.randn(64, 16), None)) == [["0"], ["1"]]
+
+
+def test_a_forward_that_fails_on_shapes_is_named_and_can_do_without(capfd):
+    class Reads(nn.Linear):
+        def forward(self, x):
+            return super().forward(x[:, :3])
+
+    model = Net(2)
+    model.layers[1] = Reads(16, 16)
+    with pytest.raises(ImporterError, match="RuntimeError in 'layers.1': .*; without batch, annotate_modules guesses"):
+        piper.annotate_modules(model, stages=2, batch=tokens(16))
+    assert capfd.readouterr() == ("", "")
+    assert len(stages_of(model, stages=2)) == 2
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,10 @@ import hashlib
 import os
 import subprocess
 import sys
+from collections import UserDict
+from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -358,3 +361,75 @@ def test_names_do_not_depend_on_the_hash_seed(seed):
     imported = import_model(zoo.Masked(), zoo.token_loss, zoo.masked_batch(), rows=[4, 1])
     expected = f"{[(n.family, n.operands, n.results) for n in imported.nodes]}\n".encode()
     assert hashlib.sha256(out).digest() == hashlib.sha256(expected).digest()
+
+
+class Flexible(nn.Module):
+    """Takes its features in any form."""
+
+    def __init__(self):
+        super().__init__()
+        self.a = nn.Linear(4, 2)
+
+    def forward(self, features, size=None):
+        features = features["x"] if isinstance(features, Mapping) else features
+        return self.a(torch.as_tensor(getattr(features, "x", features)))
+
+
+class Graph:
+    """A batch as graph libraries have it."""
+
+    def __init__(self, x):
+        self.x = x
+
+
+FEATURES, LABELS = torch.randn(6, 4), torch.randn(6, 2)
+
+
+def by_name(**kwargs):
+    return dict(kwargs=kwargs, target=LABELS)
+
+
+@pytest.mark.parametrize(
+    "batch, message",
+    [
+        ((FEATURES.numpy(), LABELS), "'args.0' is a numpy array and is not divided: make it a tensor"),
+        ((FEATURES, LABELS.numpy()), "'target' is a numpy array and is not divided: make it a tensor"),
+        ((FEATURES, [0.0] * 6), "'target' is a list of 6 numbers and is not divided: make it a tensor"),
+        (
+            by_name(features=FEATURES.tolist()),
+            "'kwargs.features' is a list of 6 numbers and is not .*: make it a tensor",
+        ),
+        (by_name(features=FEATURES, size=[3] * 6), "'kwargs.size' is a list of 6 .* or a tuple if they are not those"),
+        ((Graph(FEATURES), LABELS), "'args.0' is a Graph, whose tensors would stay what they are now: give them as"),
+        ((FEATURES.to_sparse(), LABELS), r"'args.0' has the layout torch.sparse_coo: expected .*\(.to_dense\(\)\)"),
+        ({"input_ids": FEATURES, "labels": LABELS}, r'give dict\(kwargs={.* != "labels"}, target=batch\["labels"\]\)'),
+        ({"pixels": FEATURES}, r"give dict\(kwargs=dict\(batch\), target=...\)"),
+        ((batch for batch in (FEATURES, LABELS)), "got generator"),
+    ],
+)
+def test_what_is_no_tensor_is_told_at_once(batch, message):
+    with pytest.raises(ImporterError, match=message):
+        describe(Batch.of(batch), None)
+
+
+def test_what_the_messages_ask_for_works():
+    tokens = {"features": FEATURES, "labels": LABELS}
+    for batch in (
+        (torch.as_tensor(FEATURES.numpy()), torch.tensor(LABELS.tolist())),
+        by_name(features=FEATURES, size=(3,) * 6),
+        by_name(features=FEATURES, size=[3, 3]),
+        by_name(features=FEATURES.to_sparse().to_dense()),
+        by_name(features=UserDict(x=FEATURES)),
+        by_name(features=MappingProxyType({"x": FEATURES})),
+        UserDict(kwargs=UserDict(features=FEATURES), target=LABELS),
+        dict(kwargs={k: v for k, v in tokens.items() if k != "labels"}, target=tokens["labels"]),
+        (FEATURES.clone().requires_grad_(True), LABELS),
+        (FEATURES.t().contiguous().t(), LABELS),
+    ):
+        torch.manual_seed(2)
+        model = Flexible()
+        imported = import_model(model, zoo.squared, batch)
+        assert all(item.split for item in imported.inputs.values())
+        outcome = train(imported, [batch])
+        expected = zoo.squared(model(FEATURES), LABELS)
+        torch.testing.assert_close(outcome.loss_sum / outcome.loss_weight, expected.detach())

@@ -8,7 +8,8 @@ import torch.nn.functional as F
 import zoo
 from executor import train
 from piper.importer import ImporterError, import_model
-from piper.importer.loss import loss_pair
+from piper.importer.loss import combined, evaluate, loss_terms, settled_form
+from piper.importer.recognizer import LossRecognizer
 from torch import nn
 
 WEIGHTS = torch.tensor([0.2, 1.0, 0.7, 2.0, 0.1])
@@ -61,6 +62,7 @@ VALUES = {
 
 @pytest.mark.parametrize("name", [*CLASSES, *VALUES])
 def test_parts_combine(name):
+    """As plain PyTorch runs them, without a graph."""
     loss_fn = CLASSES.get(name) or VALUES[name]
     out = torch.randn(7, 5)
     target = (
@@ -70,40 +72,43 @@ def test_parts_combine(name):
         if name == "bce_module"
         else torch.randn(7, 5)
     )
+    form = settled(loss_fn, out, target)
+    assert form.splittable, form.advice
     parts = [
-        loss_pair(loss_fn, o, t, None, len(o))
+        loss_terms(loss_fn, o, t, None, len(o), form)[0]
         for o, t in zip(out.split([4, 2, 1]), target.split([4, 2, 1]), strict=False)
     ]
-    assert all(form.splittable and form == parts[0][2] for _, _, form in parts)
-    total, weight = sum(p[0] for p in parts), sum(p[1] for p in parts)
     whole = loss_fn(out, target)
     whole = whole[0] / whole[1] if name == "pair" else whole
-    assert torch.allclose(total / weight if parts[0][2].divide else total, whole, rtol=1e-5)
+    assert torch.allclose(combined(parts), whole, rtol=1e-5)
+
+
+def settled(loss_fn, out, target, reduction=None):
+    """The form by four rows and by two."""
+    values = [(n, evaluate(LossRecognizer(), loss_fn, out[:n], target[:n], reduction)) for n in (2, 4)]
+    return settled_form(values, loss_fn)
 
 
 @pytest.mark.parametrize(
     "loss_fn",
     [
-        lambda o, t: F.mse_loss(o, t) + 0.1 * o.mean(),
-        lambda o, t: F.mse_loss(o, t) * 1.0,
-        lambda o, t: (o - t).pow(2).mean(0).mean(),
-        lambda o, t: F.mse_loss(o, t).add_(0.1 * o.mean()),
-        lambda o, t: in_place(F.mse_loss(o, t)),
-        lambda o, t: in_place(o.pow(2).sum()),
+        lambda o, t: (o - t).pow(2).mean(0).max(),
+        lambda o, t: F.mse_loss(o, t).sqrt(),
+        lambda o, t: F.mse_loss(o, t).sqrt_(),
+        lambda o, t: F.mse_loss(o, t) * o.std(),
+        lambda o, t: F.mse_loss(o, t) / o.sum(),
     ],
-    ids=["two terms", "scaled", "mean of means", "added in place", "scaled in place", "sum scaled in place"],
+    ids=["largest", "root", "root in place", "product", "divided by what has a gradient"],
 )
 def test_other_scalars_say_what_to_do(loss_fn):
-    out, target = torch.randn(7, 5), torch.randn(7, 5)
-    total, weight, form = loss_pair(loss_fn, out, target, None, 7)
-    assert (
-        not form.splittable
-        and "loss_reduction" in form.advice
-        and weight == 1
-        and torch.equal(total, loss_fn(out, target))
-    )
-    total, weight, form = loss_pair(loss_fn, out, target, "mean_rows", 7)
-    assert form.splittable and torch.allclose(total / weight, loss_fn(out, target)) and weight == 7
+    out, target = torch.randn(7, 5).requires_grad_(), torch.randn(7, 5)
+    form = settled(loss_fn, out, target)
+    assert not form.splittable and "loss_reduction" in form.advice and "test_loss.py:" in form.advice
+    (term,), _ = loss_terms(loss_fn, out, target, None, 7)
+    assert term.weight == 1 and torch.equal(term.numerator, loss_fn(out, target))
+    form = settled(loss_fn, out, target, "mean_rows")
+    (term,), _ = loss_terms(loss_fn, out, target, "mean_rows", 7, form)
+    assert form.splittable and torch.allclose(term.numerator / term.weight, loss_fn(out, target)) and term.weight == 7
 
 
 def test_whole_batches_of_them_are_exact():
@@ -121,13 +126,6 @@ def test_whole_batches_of_them_are_exact():
         model.zero_grad()
 
 
-def test_a_mean_that_does_not_grow_with_the_rows_is_refused():
-    loss_fn = lambda o, t: (o - t).pow(2).mean(0).mean()  # noqa: E731
-    batch = dict(args=(torch.randn(6, 4),), kwargs={}, target=torch.randn(6, 6))
-    with pytest.raises(ImporterError, match="does not grow with the rows"):
-        import_model(nn.Linear(4, 6), loss_fn, batch, rows=[3, 6])
-
-
 @pytest.mark.parametrize(
     "loss_fn",
     [
@@ -137,11 +135,12 @@ def test_a_mean_that_does_not_grow_with_the_rows_is_refused():
         lambda output, target: ((output - target) ** 2)[:2].mean(),
     ],
 )
-def test_such_a_mean_is_found_where_all_parts_have_equal_rows(loss_fn):
+@pytest.mark.parametrize("rows", [[4], [3, 2]])
+def test_a_mean_that_does_not_grow_with_the_rows_is_refused(loss_fn, rows):
     """Four outputs, four rows a part: at this number of rows alone the counts fit."""
     batch = (torch.randn(8, 8), torch.randn(8, 4))
-    with pytest.raises(ImporterError, match="does not grow with the rows"):
-        import_model(nn.Linear(8, 4), loss_fn, batch, rows=[4])
+    form = import_model(nn.Linear(8, 4), loss_fn, batch, rows=rows).loss
+    assert not form.splittable and "does not grow with the rows" in form.advice
 
 
 @pytest.mark.parametrize(
@@ -151,24 +150,26 @@ def test_such_a_mean_is_found_where_all_parts_have_equal_rows(loss_fn):
         (lambda o, t: 3.0, "float"),
         (lambda o, t: (o.sum(), 1, 2), "3 values"),
         (lambda o, t: (o, 1), "scalar"),
+        (lambda o, t: (o.sum(), "1"), "expected the weight of the loss to be a number, got str"),
+        (lambda o, t: (o.sum(), o.requires_grad_().mean()), "return their sum"),
     ],
 )
 def test_bad_results(result, message):
     with pytest.raises(ImporterError, match=message):
-        loss_pair(result, torch.randn(3, 2), torch.randn(3, 2), None, 3)
+        loss_terms(result, torch.randn(3, 2), torch.randn(3, 2), None, 3)
 
 
 def test_reduction_names():
     with pytest.raises(ImporterError, match="mean_rows, sum"):
-        loss_pair(zoo.squared, torch.randn(3, 2), torch.randn(3, 2), "mean", 3)
+        loss_terms(zoo.squared, torch.randn(3, 2), torch.randn(3, 2), "mean", 3)
     with pytest.raises(ImporterError, match="does not apply"):
-        loss_pair(CLASSES["pair"], torch.randn(3, 5), torch.tensor([0, 1, 2]), "sum", 3)
+        loss_terms(CLASSES["pair"], torch.randn(3, 5), torch.tensor([0, 1, 2]), "sum", 3)
 
 
 def test_a_weight_that_torch_would_drop_is_refused():
     weighted = lambda o, t: F.l1_loss(o, t, weight=t.abs())  # noqa: E731
     with pytest.raises(ImporterError, match="l1_loss with a weight"):
-        loss_pair(weighted, torch.randn(3, 2), torch.randn(3, 2), None, 3)
+        loss_terms(weighted, torch.randn(3, 2), torch.randn(3, 2), None, 3)
     with pytest.raises(ImporterError, match="l1_loss with a weight"):
         inside = nn.Linear(4, 2)
         inside.forward = lambda x: weighted(F.linear(x, inside.weight), torch.ones(6, 2))

@@ -61,6 +61,7 @@ def test_losses():
         F.mse_loss,
         lambda o, t: ((o - t).pow(2).sum(), o.numel()),
         lambda o, t: F.l1_loss(o, t) + o.mean(),
+        lambda o, t: (F.cross_entropy(o, t.argmax(1), reduction="none").sum(), len(o)),
     ):
         assert mixing(model, loss_fn) == ()
     assert len(mixing(model, lambda o, t: (o.sum(0).pow(2).sum(), 1))) == 1

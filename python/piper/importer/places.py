@@ -1,0 +1,397 @@
+# SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
+"""The places where Python keeps what forward and loss may read or change: attributes, globals, closures, lists and dicts."""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import enum
+import functools
+import pickle
+import random
+import sys
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import CodeType
+from typing import Any
+
+import torch
+from torch import nn
+
+from .user_code import Names, is_own_code, names_of
+
+#: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
+MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | frozenset(
+    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations")
+)
+MISSING = type("Missing", (), {"__repr__": lambda self: "nothing"})()
+
+_MOST_NODES = 50_000
+# Of longer lists and dicts only the length is looked at: they are data, not options.
+_LONGEST = 1_000
+_HEAP_TYPE = 1 << 9
+_FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "piper", "functorch", "torchgen"}
+_NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
+_CACHED = type(functools.lru_cache(int))
+_FUNCTIONS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property, functools.partial)
+
+
+@dataclass(eq=False)
+class Place:
+    """One holder of values, by key.
+
+    Attributes:
+        holder: the list, dict, cell, class, ... itself.
+        path: how a message names it.
+        named: keys are names of attributes or globals, which count where code uses them.
+        keys: of globals, those that code uses.
+        module: it holds a module's attributes, without what every module has.
+    """
+
+    holder: Any
+    path: str
+    named: bool = False
+    keys: set[str] | None = None
+    module: bool = False
+
+    @property
+    def is_cache(self) -> bool:
+        """Whether it is what a function has returned before, by functools.lru_cache. What a trace adds to it must not stay; whatever it holds is no state."""
+        return isinstance(self.holder, _CACHED)
+
+    def read(self) -> dict[Any, Any]:
+        """The values by key; {"": length} of what is too long."""
+        if self.keys is not None:
+            return {key: dict.get(self.holder, key, MISSING) for key in self.keys}
+        holder = self.holder
+        if self.is_cache:
+            return {"": holder.cache_info().misses}
+        if self.module:
+            return {key: value for key, value in holder.items() if key not in MODULE_BOOKKEEPING}
+        if isinstance(holder, (list, collections.deque)):
+            return dict(enumerate(holder)) if len(holder) <= _LONGEST else {"": len(holder)}
+        if isinstance(holder, set):
+            return {id(item): item for item in holder} if len(holder) <= _LONGEST else {"": len(holder)}
+        if isinstance(holder, types.CellType):
+            return {"": _content(holder)}
+        if is_random(holder):
+            return {"": _random_state(holder)}
+        if isinstance(holder, dict):
+            # Not by the methods of a class of the user's.
+            return dict(dict.items(holder)) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
+        if isinstance(holder, type):
+            return {name: value for name, value in vars(holder).items() if not name.startswith("__")}
+        return {name: getattr(holder, name, MISSING) for name in _slots(type(holder))}
+
+    def write(self, before: Mapping[Any, Any]) -> None:
+        """Makes it as it was when it read `before`."""
+        holder, now = self.holder, self.read()
+        if list(now) == list(before) and all(now[key] is before[key] for key in now):
+            return
+        if self.is_cache:
+            holder.cache_clear()
+        elif isinstance(holder, (list, collections.deque)):
+            if "" not in before:
+                holder.clear()
+                holder.extend(before.values())
+            else:
+                while len(holder) > before[""]:
+                    holder.pop()
+        elif isinstance(holder, set):
+            if "" not in before:
+                holder.clear()
+                holder.update(before.values())
+        elif isinstance(holder, types.CellType):
+            holder.cell_contents = before[""]
+        elif isinstance(holder, dict):
+            self._write_dict(before, now)
+        elif is_random(holder):
+            _set_random_state(holder, before[""])
+        else:
+            for key in {**now, **before}:
+                value = before.get(key, MISSING)
+                if now.get(key, MISSING) is not value:
+                    delattr(holder, key) if value is MISSING else setattr(holder, key, value)
+
+    def _write_dict(self, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> None:
+        if "" in before and not self.named:
+            while len(self.holder) > before[""]:
+                dict.popitem(self.holder)
+            return
+        for key in {**now, **before}:
+            value = before.get(key, MISSING)
+            if value is MISSING:
+                dict.pop(self.holder, key, None)
+            elif now.get(key, MISSING) is not value:
+                dict.__setitem__(self.holder, key, value)
+
+    def name_of(self, key: Any) -> str:
+        """How a message names the value of `key`."""
+        if key == "":
+            return self.path
+        if self.keys is not None:
+            return f"{self.path}{key}"
+        return f"{self.path}.{key}" if self.named else f"{self.path}[{key!r}]"
+
+
+@dataclass(frozen=True)
+class Change:
+    """What a run has left at a place."""
+
+    place: Place
+    key: Any
+    before: Any
+    after: Any
+
+    @property
+    def name(self) -> str:
+        """How a message names it."""
+        return self.place.name_of(self.key)
+
+
+@dataclass(eq=False)
+class _Node:
+    """A value, its places, and what it leads to: each where code names an attribute, or has run, or always (None)."""
+
+    value: Any
+    places: list[Place] = field(default_factory=list)
+    below: list[tuple[str | CodeType | None, _Node]] = field(default_factory=list)
+
+
+class Places:
+    """All places that can be reached from some values, and from the globals of code that is seen to run."""
+
+    def __init__(self, roots: Mapping[str, Any]):
+        self._root = _Node(None)
+        self._nodes: dict[int, _Node] = {}
+        self._globals: dict[tuple[int, str], Place] = {}
+        self._found: list[Place] = []
+        self._before: list[dict[Place, dict[Any, Any]]] = []
+        for name, root in roots.items():
+            self._visit(root, name)
+
+    def see(self, code: CodeType, names: dict[str, Any], used: Names | None = None) -> None:
+        """Adds the globals that `code` uses, or those of `used`."""
+        used = used or names_of(code)
+        for name in used.globals:
+            if name in names or name in used.stored_globals:
+                self._add_global(names, name, "", used.attributes)
+
+    def used(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterator[tuple[Place, Any]]:
+        """The places and keys that code with these names, which ran, may read or change."""
+        for place in self.used_places(names, codes):
+            for key in place.read():
+                if _counts(place, key, names):
+                    yield place, key
+
+    @contextlib.contextmanager
+    def kept(self) -> Iterator[None]:
+        """Whatever changes inside is undone at the end."""
+        self._before.append({place: place.read() for place in self._found})
+        try:
+            yield
+        finally:
+            for place, before in self._before.pop().items():
+                place.write(before)
+
+    def changes(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Change]:
+        """Inside `kept`: what has changed since its beginning where code with these names gets."""
+        result = []
+        for place in self.used_places(names, codes):
+            if place.is_cache:
+                continue
+            before, now = self._before[-1][place], place.read()
+            for key in {**before, **now}:
+                pair = before.get(key, MISSING), now.get(key, MISSING)
+                if not is_same(*pair) and _counts(place, key, names):
+                    result.append(Change(place, key, *pair))
+        return result
+
+    def used_places(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Place]:
+        """The places that such code gets to."""
+        nodes, todo = {self._root: None}, [self._root]
+        for node in todo:
+            for needed, below in node.below:
+                is_used = needed in codes if isinstance(needed, CodeType) else needed is None or names.has(needed)
+                if is_used and below not in nodes:
+                    nodes[below] = None
+                    todo.append(below)
+        return [place for node in nodes for place in node.places]
+
+    def _add(self, node: _Node, place: Place) -> None:
+        node.places.append(place)
+        self._found.append(place)
+        for before in self._before:
+            before[place] = place.read()
+
+    def _add_global(self, names: dict[str, Any], name: str, path: str, attributes: set[str]) -> None:
+        value = names.get(name, MISSING)
+        if isinstance(value, types.ModuleType):
+            if _is_users(value.__name__):
+                for inner in attributes & vars(value).keys():
+                    self._add_global(vars(value), inner, f"{path}{name}.", set())
+            return
+        place = self._globals.get((id(names), path))
+        if place is None:
+            place = self._globals[id(names), path] = Place(names, path, True, set())
+            self._add(self._root, place)
+        if name not in place.keys:
+            place.keys.add(name)
+            for before in self._before:
+                before[place][name] = value
+            self._visit(value, f"{path}{name}")
+
+    def _visit(self, root: Any, path: str) -> None:
+        """Adds the places below a value, the nearest first."""
+        todo = collections.deque([(self._root, None, root, path)])
+        while todo and len(self._nodes) < _MOST_NODES:
+            above, needed, value, path = todo.popleft()
+            node = self._nodes.get(id(value))
+            if node is None:
+                # What is remembered by its address has to stay alive: the node holds it.
+                node = _Node(value)
+                below = list(self._below(node, value, path))
+                if not below and not node.places:
+                    continue
+                self._nodes[id(value)] = node
+                todo.extend((node, *item) for item in below)
+            above.below.append((needed, node))
+
+    def _below(self, node: _Node, value: Any, path: str) -> Iterator[tuple[str | CodeType | None, Any, str]]:
+        """Adds the places of `value` to its node; gives what they hold, with what leads there and its name."""
+        kind = type(value)
+        if isinstance(value, nn.Module):
+            self._add(node, place := Place(vars(value), path, True, module=True))
+            for key, item in place.read().items():
+                yield _needed(key, item), item, place.name_of(key)
+            for name, child in value._modules.items():
+                yield None, child, f"{path}.{name}"
+            yield from _classes(kind)
+        elif isinstance(value, types.CellType):
+            self._add(node, Place(value, path))
+            yield None, _content(value), path
+        elif isinstance(value, _CACHED):
+            self._add(node, Place(value, path))
+            yield None, value.__wrapped__, path
+        elif isinstance(value, _FUNCTIONS):
+            yield from _below_function(value, path)
+        elif isinstance(value, tuple):
+            for index, item in enumerate(value[:_LONGEST]):
+                yield None, item, f"{path}[{index}]"
+        elif isinstance(value, (dict, list, collections.deque, set)):
+            self._add(node, place := Place(value, path))
+            for key, item in place.read().items():
+                yield None, item, place.name_of(key)
+        elif is_random(value):
+            self._add(node, Place(value, path))
+        elif isinstance(value, type):
+            if _is_users(value.__module__) and not issubclass(value, enum.Enum):
+                self._add(node, place := Place(value, path, True))
+                for key, item in place.read().items():
+                    yield _needed(key, item), item, place.name_of(key)
+        elif _is_object(value):
+            holders = ([value] if _slots(kind) else []) + ([vars(value)] if hasattr(value, "__dict__") else [])
+            for holder in holders:
+                self._add(node, place := Place(holder, path, True))
+                for key, item in place.read().items():
+                    yield _needed(key, item), item, place.name_of(key)
+            yield from _classes(kind)
+
+
+def _needed(key: str, item: Any) -> str | None:
+    """What code has to name to get to an attribute. Functions tell by their code whether they are called, also where torch calls them."""
+    return None if isinstance(item, _FUNCTIONS) else key
+
+
+def _counts(place: Place, key: Any, names: Names) -> bool:
+    return not place.named or place.keys is not None or names.has(key)
+
+
+def _classes(kind: type) -> Iterator[tuple[None, type, str]]:
+    for parent in kind.__mro__:
+        if _is_users(parent.__module__):
+            yield None, parent, parent.__qualname__
+
+
+def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | None, Any, str]]:
+    if isinstance(value, functools.partial):
+        yield None, value.func, path
+        yield None, value.args, f"{path}.args"
+        yield None, value.keywords, f"{path}.keywords"
+        return
+    if isinstance(value, types.MethodType):
+        yield None, value.__self__, path
+    if isinstance(value, property):
+        yield None, value.fget, path
+        return
+    function = getattr(value, "__func__", value)
+    if not isinstance(function, types.FunctionType) or not is_own_code(function.__code__):
+        return
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        if name != "__class__":
+            yield function.__code__, cell, name
+    yield function.__code__, function.__defaults__, f"{path}.__defaults__"
+    yield function.__code__, function.__kwdefaults__, f"{path}.__kwdefaults__"
+    yield None, getattr(function, "__wrapped__", None), path
+
+
+def _content(cell: types.CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return MISSING
+
+
+def _is_users(module: str | None) -> bool:
+    return (module or "torch").partition(".")[0] not in _FOREIGN
+
+
+def is_random(value: Any) -> bool:
+    """Whether it draws random numbers, Python's or NumPy's."""
+    return (isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)) or (
+        type(value).__module__.startswith("numpy.random") and type(value).__name__ in ("Generator", "RandomState")
+    )
+
+
+def _random_state(value: Any) -> bytes:
+    if isinstance(value, random.Random):
+        return pickle.dumps(value.getstate())
+    return pickle.dumps(value.get_state() if hasattr(value, "get_state") else value.bit_generator.state)
+
+
+def _set_random_state(value: Any, state: bytes) -> None:
+    if isinstance(value, random.Random):
+        value.setstate(pickle.loads(state))
+    elif hasattr(value, "set_state"):
+        value.set_state(pickle.loads(state))
+    else:
+        value.bit_generator.state = pickle.loads(state)
+
+
+def _slots(kind: type) -> list[str]:
+    names = []
+    for parent in kind.__mro__:
+        own = vars(parent).get("__slots__", ())
+        names += [own] if isinstance(own, str) else list(own)
+    return [name for name in names if name not in ("__dict__", "__weakref__")]
+
+
+def _is_object(value: Any) -> bool:
+    """Whether it is an instance of a user's class, or one that only holds names."""
+    kind = type(value)
+    if isinstance(value, (torch.Tensor, enum.Enum, types.ModuleType)):
+        return False
+    return isinstance(value, _NAMESPACES) or bool(kind.__flags__ & _HEAP_TYPE and _is_users(kind.__module__))
+
+
+def is_same(before: Any, after: Any) -> bool:
+    """Whether two values are one object, or equal numbers or strings, or tuples of such."""
+    if before is after:
+        return True
+    if type(before) is not type(after):
+        return False
+    if isinstance(before, tuple):
+        return len(before) == len(after) and all(map(is_same, before, after))
+    return isinstance(before, (int, float, complex, str, bytes)) and repr(before) == repr(after)
