@@ -93,7 +93,7 @@ IN_PROPORTION = {
     "number": lambda gate: lambda g: g * 0.1,
     "quotient": lambda gate: lambda g: g / (1 + gate),
     "centre": lambda gate: lambda g: g - g.mean(dim=-1, keepdim=True),
-    "double": lambda gate: lambda g: g + g,
+    "twice itself": lambda gate: lambda g: g + g,
     "one sided": lambda gate: lambda g: g.clamp(min=0),
     "chosen": lambda gate: lambda g: torch.where(g > 0, g, torch.zeros_like(g)),
     "without nan": lambda gate: torch.nan_to_num,
@@ -119,27 +119,32 @@ OVER_ROWS = {
 HOOKS = IN_PROPORTION | OUT_OF_PROPORTION | OVER_ROWS
 
 
-@pytest.mark.parametrize("hook", HOOKS.values(), ids=HOOKS)
-def test_a_hook_between_stages(hook):
-    check(Net(hooked(hook)))
+class Branches(nn.Module):
+    """One branch for each hook, which stands between two stages: many forms in one trace. Gradients of other branches show nothing of a hook."""
+
+    def __init__(self, hooks, wrap):
+        super().__init__()
+        torch.manual_seed(0)
+        self.a = nn.ModuleDict({name: nn.Linear(6, 5) for name in hooks})
+        self.b = nn.ModuleDict({name: nn.Linear(5, 4) for name in hooks})
+        self.c = nn.Identity()
+        self.changes = {name: wrap(hook) for name, hook in hooks.items()}
+
+    def forward(self, x):
+        hidden = {name: change(torch.tanh(self.a[name](x))) for name, change in self.changes.items()}
+        return self.c(sum(self.b[name](value) for name, value in hidden.items()))
 
 
-@pytest.mark.parametrize("hook", (IN_PROPORTION | OUT_OF_PROPORTION).values(), ids=IN_PROPORTION | OUT_OF_PROPORTION)
-def test_a_hook_on_parts_of_a_batch(hook):
-    assert check(Net(hooked(hook)), squares_mean, (5, 3)) == ()
+@pytest.mark.parametrize("wrap", [hooked, in_function])
+def test_forms_of_hooks_and_functions(wrap):
+    check(Branches(HOOKS, wrap), tokens_mean)
+    # In proportion: no weight has to be known beforehand.
+    assert check(Branches(IN_PROPORTION, wrap), tokens_mean, (5, 3)) == ()
+    assert check(Branches(OUT_OF_PROPORTION, wrap), squares_mean, (5, 3)) == ()
 
 
-@pytest.mark.parametrize("name", ["clamp", "product", "another value", "norm"])
-def test_the_backward_of_a_function(name):
-    check(Net(in_function(HOOKS[name])))
-    if name != "norm":
-        check(Net(in_function(HOOKS[name])), squares_mean, (5, 3))
-
-
-def test_several_hooks_and_gradients_that_stay_in_proportion():
+def test_several_hooks_on_one_value():
     check(Net(hooked(HOOKS["clamp"], HOOKS["number"], HOOKS["product"])))
-    # What is in proportion needs no known weight.
-    assert check(Net(hooked(HOOKS["centre"], HOOKS["product"])), tokens_mean, (4, 4)) == ()
 
 
 @pytest.mark.parametrize("reentrant", [False, True])
@@ -165,40 +170,46 @@ def test_hooks_on_modules():
         model = Net()
         getattr(model.b, register)(hook)
         before = dict(model.b._backward_hooks)
-        check(model)
-        check(model, squares_mean, (5, 3))
+        check(model, squares_mean, (4, 4))
         assert dict(model.b._backward_hooks) == before
 
 
-@pytest.mark.parametrize("hook", OVER_ROWS.values(), ids=OVER_ROWS)
-def test_a_hook_that_mixes_rows_is_named_where_batches_are_divided(hook):
-    annotated = Net(hooked(hook))
-    [line] = import_model(annotated, squares_mean, (X, Y), rows=[4]).mixing
-    assert re.fullmatch(r".*test_hooks\.py:\d+", line)
+@pytest.mark.parametrize("wrap", [hooked, in_function])
+def test_what_mixes_rows_is_named_where_batches_are_divided(wrap):
+    lines = import_model(Branches(OVER_ROWS | IN_PROPORTION, wrap), squares_mean, (X, Y), rows=[4]).mixing
+    wanted = {hook(None).__code__.co_firstlineno for hook in OVER_ROWS.values()}
+    assert {int(re.fullmatch(r".*test_hooks\.py:(\d+)", line).group(1)) for line in lines} == wanted
 
 
 def test_a_hook_on_a_weight():
     """The advice for hooks on parameters: on parts of a batch it is right where it is linear, and named where it is not."""
 
-    def with_hook(hook):
+    def with_hooks(*hooks):
         def inner(net, hidden):
-            weight = net.b.weight.clone()
-            if weight.requires_grad:
-                weight.register_hook(hook)
-            return F.linear(hidden, weight, net.b.bias)
+            weights = [net.b.weight.clone() for _ in hooks]
+            for weight, hook in zip(weights, hooks, strict=True):
+                if weight.requires_grad:
+                    weight.register_hook(hook)
+            return sum(F.linear(hidden, weight, net.b.bias) for weight in weights)
 
         return Net(inner=inner)
 
     rows = torch.tensor([1.0, 0.0, 1.0, 0.0, 0.0])[:, None]
-    assert check(with_hook(lambda g: g * rows), squares_mean, (5, 3), staged=False) == ()
-    assert check(with_hook(lambda g: torch.cat([torch.zeros_like(g[:2]), g[2:]])), squares_mean, (4, 4), staged=False) == ()
-    for hook in (lambda g: g.clamp(-0.001, 0.001), lambda g: g / g.norm(), lambda g: g + 0.01):
-        check(with_hook(hook), staged=False)
-        assert len(import_model(with_hook(hook), squares_mean, (X, Y), rows=[4]).mixing) == 1
+    linear = with_hooks(lambda g: g * rows, lambda g: torch.cat([torch.zeros_like(g[:2]), g[2:]]))
+    assert check(linear, squares_mean, (5, 3), staged=False) == ()
+    others = with_hooks(
+        lambda g: g.clamp(-0.001, 0.001),
+        lambda g: g / g.norm(),
+        lambda g: g + 0.01,
+    )
+    check(others, staged=False)
+    assert len(import_model(others, squares_mean, (X, Y), rows=[4]).mixing) == 3
 
 
 def test_the_weight_must_be_known_beforehand():
-    with pytest.raises(ImporterError, match=r"test_hooks.py:\d+: a hook or a backward of your own .* return a mean over"):
+    with pytest.raises(
+        ImporterError, match=r"test_hooks.py:\d+: a hook or a backward of your own .* return a mean over"
+    ):
         import_model(Net(hooked(HOOKS["clamp"])), tokens_mean, (X, Y), rows=[4])
     # What the message advises:
     check(Net(hooked(HOOKS["clamp"])), lambda z, y: F.cross_entropy(z, y, reduction="none").mean(), (4, 4))
