@@ -15,7 +15,7 @@ from .importer import fingerprint
 from .importer.ambient import autocast_here
 from .importer.imported import Imported, State, StateRef
 from .importer.marks import TensorMark
-from .importer.python_state import PythonState
+from .importer.python_state import TRAINING, PythonState
 
 _ADVICE = "give it to forward as a tensor of the batch (of 0 dims, for a number), which may differ in every step, or compile again"
 
@@ -78,15 +78,21 @@ class Watch:
             return
         again = python.traced_again(changes)
         if again is None:
+            modes = [change.name for change in changes if change.name.endswith(TRAINING)]
+            if len(modes) == len(changes):
+                raise UsageError(
+                    f"the program was compiled in eval mode, and is to train in training mode ('{modes[0]}' is True now): call model.train() "
+                    "before piper.compile"
+                )
             listed = "; ".join(dict.fromkeys(map(str, changes[:_MOST_LISTED])))
             raise UsageError(f"the program was compiled with another value: {listed}: {_ADVICE}")
         self._python[entry] = again
-        names = {change.name for change in changes}
-        if not names <= self._idle:
+        names = {change.name for change in changes if not change.name.endswith(TRAINING)} - self._idle
+        if names:
             self._idle |= names
+            listed = ", ".join(sorted(map(repr, names))[:_MOST_LISTED])
             warnings.warn(
-                f"forward or loss may read {', '.join(sorted(map(repr, names)))}, which changed without an effect on the program: to know this takes a "
-                "trace after every change",
+                f"forward or loss may read {listed}, which changed without an effect on the program: to know this takes a trace after every change",
                 stacklevel=5,
             )
 

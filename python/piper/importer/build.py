@@ -106,7 +106,7 @@ def import_model(
     imported.mixing = tuple(dict.fromkeys(mixing)) if training else ()
     imported.weights = weights
     shapes = example.map(lambda path, value: None if path in inputs else value)
-    imported.python = observer.state(_Retrace(model, loss_fn, step.options(shapes), wanted_rows[0], training))
+    imported.python = observer.state(_Retrace(model, loss_fn, step.options(shapes), wanted_rows[0], training), training)
     return imported
 
 
@@ -126,14 +126,15 @@ class _Retrace:
             return None
         children = _children(model, self._loss_fn)
         observer = Observer(model, self._loss_fn)
-        modes = {part: self._modes.get(name, part.training) for name, part in model.named_modules()}
+        # Between steps models are in eval mode, and back in training mode; what was in eval mode at first and is in training mode now is meant to train.
+        modes = {part: self._modes.get(name, False) or part.training for name, part in model.named_modules()}
         in_mode = _in_modes(modes) if self._training else _evaluating(children.values())
         with with_autocast(self._autocast), set_aside(), in_mode:
             try:
                 Step.again(children, self._loss_fn, self._options, observer).capture_part(self._rows, self._training)
             except Exception:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
                 return None
-        return observer.state(self) if observer.fingerprint == expected else None
+        return observer.state(self, self._training) if observer.fingerprint == expected else None
 
 
 def _children(model: nn.Module, loss_fn: Callable) -> dict[str, nn.Module]:

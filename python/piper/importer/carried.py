@@ -64,10 +64,10 @@ class Observer:
 
         return watched
 
-    def state(self, retrace: Callable[[str], PythonState | None]) -> PythonState:
+    def state(self, retrace: Callable[[str], PythonState | None], training: bool) -> PythonState:
         """What the watched run has taken from Python."""
         again = functools.partial(retrace, self.fingerprint)
-        return PythonState(self._model, self._loss_fn, self.names, self.executed.codes, again)
+        return PythonState(self._model, self._loss_fn, self.names, self.executed.codes, again, training)
 
     def refuse(
         self, children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool

@@ -27,6 +27,8 @@ from .user_code import Names, Ran, is_own_code
 
 # What methods are changed for (profiling, say) is no change of values.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
+#: The end of the name of a module's mode.
+TRAINING = ".training"
 _SHOWN = (bool, int, float, complex, str, type(None), list, tuple, dict, torch.dtype, enum.Enum)
 _MOST_ARRAY_BYTES = 1 << 14
 
@@ -56,6 +58,7 @@ class PythonState:
         loss_fn: the loss.
         names, codes: what the code that ran names, and that code.
         retrace: captures again; gives the state then, or None if the step is another program now.
+        training: whether modules are in the modes that they had, and not all in eval mode.
     """
 
     model: Callable[[], nn.Module | None]
@@ -63,6 +66,7 @@ class PythonState:
     names: Names
     codes: Mapping[CodeType, Ran]
     retrace: Callable[[], PythonState | None]
+    training: bool = True
 
     def __post_init__(self):
         # Dict items by (dict, key) that changed without an effect, and that no code names.
@@ -85,6 +89,7 @@ class PythonState:
         self._arrays: list[tuple[Any, bytes, str]] = []
         self._frozen: dict[int, Any] = {}
         self._dtype = torch.get_default_dtype()
+        self._still = _in_eval_mode(roots) if self.training else []
         self._add_holders(places.used_places(self.names, self.codes))
         seen = _state_tensors(roots.values())
         for place, key in places.used(self.names, self.codes):
@@ -149,6 +154,9 @@ class PythonState:
                 return False
         if torch.get_default_dtype() is not self._dtype:
             return False
+        for attributes, _ in self._still:
+            if attributes["training"]:
+                return False
         return all(array.tobytes() == content for array, content, _ in self._arrays)
 
     def changes(self) -> list[Changed]:
@@ -174,6 +182,8 @@ class PythonState:
         ]
         if torch.get_default_dtype() is not self._dtype:
             found.append(Changed("torch.get_default_dtype()", self._dtype, torch.get_default_dtype()))
+        # From training to eval mode is what scripts do between steps.
+        found += [Changed(name, False, True) for attributes, name in self._still if attributes["training"]]
         found += [Changed(name, None, array) for array, content, name in self._arrays if array.tobytes() != content]
         return found
 
@@ -194,6 +204,17 @@ class PythonState:
         if is_same(before, after):
             return True
         return id(before) in self._frozen and self._frozen[id(before)] == _freeze(after)
+
+
+def _in_eval_mode(roots: Mapping[str, Any]) -> list[tuple[dict[str, Any], str]]:
+    """The attributes of modules that are in eval mode, with the names of their modes."""
+    return [
+        (vars(part), f"{root}.{name}{TRAINING}" if name else f"{root}{TRAINING}")
+        for root, module in roots.items()
+        if isinstance(module, nn.Module)
+        for name, part in module.named_modules()
+        if not part.training
+    ]
 
 
 def _state_tensors(roots: Any) -> set[int]:

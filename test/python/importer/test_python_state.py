@@ -399,6 +399,31 @@ def test_a_value_without_an_effect_is_no_other_program(globals_kept):
     assert state.traced_again(state.changes()) is None
 
 
+def test_training_mode_after_an_import_in_eval_mode_is_another_program():
+    def forward(self, x):
+        return self.a(x) * (2.0 if self.training else 1.0)
+
+    net = model(forward).eval()
+    state, evaluation = importing(net).python, importing(net, training=False).python
+    plain = importing(nn.Sequential(nn.Linear(6, 4)).eval()).python
+    net.train()
+    assert evaluation.is_same() and plain.is_same()
+    (change,) = [change for change in state.changes() if change.name == "model.training"]
+    assert state.traced_again([change]) is None
+    net.eval()
+    assert state.is_same()
+
+
+def test_eval_mode_between_steps_is_no_change():
+    def forward(self, x):
+        return self.a(x) * (2.0 if self.training else 1.0)
+
+    net = model(forward)
+    state = importing(net).python
+    net.eval()
+    assert state.is_same()
+
+
 def test_values_of_closures_defaults_and_custom_backwards_are_found():
     class Reverse(torch.autograd.Function):
         @staticmethod
