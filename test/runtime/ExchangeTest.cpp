@@ -46,6 +46,35 @@ void everybodyHears(RankContext &rank) {
   }
 }
 
+/// Nobody waits to offer. What differs in the first bytes is seen by all who
+/// collected; streams then stop, and hosts still hear each other.
+void offers(RankContext &rank) {
+  World &world = *rank.world;
+  for (uint32_t round = 0; round < 50; ++round) {
+    // Behind the bytes that are to be equal each says its own.
+    CHECK(world.offer("round   " + std::to_string(rank.rank + round)));
+    std::vector<std::string> heard = world.collect({});
+    for (uint32_t r = 0; r < rank.size; ++r)
+      CHECK(heard[r] == "round   " + std::to_string(r + round));
+    CHECK(!world.offersDiffer());
+  }
+  world.offer(rank.rank == 1 ? "another" : "the same");
+  world.collect({});
+  CHECK(world.offersDiffer());
+  if (rank.rank == 1)
+    world.stopDiffering();
+  CHECK(world.exchange("why", {}) ==
+        std::vector<std::string>(rank.size, "why"));
+  CHECK(world.differs() && world.aborted(rank.rank));
+  CHECK(world.failure() == nullptr);
+  try {
+    world.beginRun("step");
+    CHECK(false);
+  } catch (const Error &error) {
+    CHECK_CONTAINS(error.what(), "the ranks were not alike");
+  }
+}
+
 /// A process that has all ranks has nobody to ask.
 void oneProcess() {
   Ranks(3, 4096).runThreads([](RankContext &rank) {
@@ -113,7 +142,8 @@ int main() {
   oneProcess();
 #ifndef __SANITIZE_THREAD__
   for (uint32_t size : {2, 3, 4})
-    Ranks(size, 4096).runProcesses(everybodyHears);
+    for (const Ranks::Body &body : {everybodyHears, offers})
+      Ranks(size, 4096).runProcesses(body);
   absence(
       60,
       [](RankContext &rank) {
