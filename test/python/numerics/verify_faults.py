@@ -10,7 +10,7 @@ import dataclasses
 import json
 import random
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -59,15 +59,14 @@ def _plans(case: Case, program: Program, draw: random.Random) -> Iterator[tuple[
     for name, change in PLAN_CHANGES.items():
         changed = _in_step(text, lambda lines, change=change: change(lines, draw))
         if changed != text:
-            yield name, lambda changed=changed: again(program, case.model, plan=_export(program, changed))
+            yield name, lambda changed=changed: again(program, case.model, plan=_export(changed, program._kernels))
 
 
-def _export(program: Program, text: str) -> bytes:
+def _export(text: str, kernels: Mapping[str, CompiledObject]) -> bytes:
     text = text.replace('piper.flags = ["fresh", ', 'piper.flags = ["never", "fresh", ')
+    workspaces = {name: item.metadata["workspace_bytes"] for name, item in kernels.items()}
     with ir.Context():
-        return _piper.export_plan(
-            ir.Module.parse(text), {name: item.metadata["workspace_bytes"] for name, item in program._kernels.items()}
-        )
+        return _piper.export_plan(ir.Module.parse(text), workspaces)
 
 
 def _in_step(text: str, change: Callable[[list[str]], list[str]]) -> str:
@@ -190,8 +189,9 @@ def _nested(values: list[float], sizes: list[int]):
 
 def _with_code(case: Case, program: Program, name: str, text: str) -> Program:
     code, metadata = _piperCodegen.compile_object(text, *_piperCodegen.host_cpu())
-    changed = CompiledObject(bytes(code), json.loads(metadata))
-    return again(program, case.model, kernels={**program._kernels, name: changed})
+    kernels = {**program._kernels, name: CompiledObject(bytes(code), json.loads(metadata))}
+    # It may need more room.
+    return again(program, case.model, plan=_export(program.ir("planned"), kernels), kernels=kernels)
 
 
 # In the numbers that each step hands over.
