@@ -132,6 +132,11 @@ def compile_with(
     divisions = strategy.num_replicas * strategy.num_microbatches
     batch_dims = settled_dims(batch, batch_dims, divisions, loss_reduction)
     rows = rows_of(batch, batch_dims)
+    if rows is None and strategy.num_microbatches > 1:
+        raise UsageError(
+            f"expected rows to divide over {strategy.num_microbatches} microbatches, and the target has none: say which inputs have them, as in"
+            ' batch_dims={"args.0": 0}'
+        )
     parts = part_rows(rows, strategy.num_replicas, strategy.num_microbatches) if rows is not None else None
     options = {"loss_reduction": loss_reduction, "batch_dims": batch_dims}
     cache = ObjectCache(cache_dir)

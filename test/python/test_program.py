@@ -325,6 +325,22 @@ def test_the_last_batch_is_padded(program):
     close(program.evaluate(*padded), F.cross_entropy(make()(x), y).detach())
 
 
+def test_without_a_target_batch_dims_tells_the_rows():
+    strategy = piper.strategies.data_parallel(piper.Mesh(dp=2), microbatches=2)
+    model, x = nn.Linear(8, 4), batch(0)[0]
+
+    def loss(output, _):
+        return output.square().mean()
+
+    with pytest.raises(
+        piper.UsageError, match=r'over 2 microbatches, and the target has none: .*batch_dims={"args.0": 0}'
+    ):
+        compile_(model, strategy=strategy, loss=loss, example=(x, None))
+    program = piper.compile(model, loss, (x, None), strategy=strategy, batch_dims={"args.0": 0}, progress=False)
+    close(program.evaluate(x, None), loss(model(x), None).detach())
+    program.close()
+
+
 def test_other_python_values_than_those_compiled_are_refused():
     model = make()
     example = {"args": (batch(0)[0],), "kwargs": {"scale": 2.0}, "target": batch(0)[1]}
