@@ -52,9 +52,9 @@ struct RelaxFloatingPoint
     auto attribute = [&](arith::FastMathFlags flags) {
       return arith::FastMathFlagsAttr::get(&getContext(), flags);
     };
-    auto reorderable = attribute(arith::FastMathFlags::reassoc |
-                                 arith::FastMathFlags::nsz |
-                                 arith::FastMathFlags::contract);
+    auto reorderable =
+        attribute(arith::FastMathFlags::reassoc | arith::FastMathFlags::nsz |
+                  arith::FastMathFlags::contract);
     auto ordered = attribute(arith::FastMathFlags::contract);
     getOperation().walk([&](arith::ArithFastMathInterface op) {
       if (!isa<arith::AddFOp, arith::SubFOp, arith::MulFOp, arith::DivFOp,

@@ -310,7 +310,9 @@ class Execution:
             data = self._program.output(name, size)
             if data is None:
                 continue
-            tensor = torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype, device="cpu")
+            tensor = (
+                torch.frombuffer(bytearray(data), dtype=dtype) if data else torch.empty(0, dtype=dtype, device="cpu")
+            )
             values[name] = tensor.reshape(shape) if shape else tensor.item()
         return values
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import os
 import struct
-import warnings
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +23,7 @@ from .identity import SAMPLE_BYTES, call_facts, fingerprint, program_facts, valu
 from .importer.inputs import Batch
 from .importer.loss_weights import SHARED_WEIGHTS
 from .importer.saved_names import is_extra, renaming_advice
+from .notices import warn_user
 from .optimizers import STATE_FORM, Group
 from .plan_simulation import Simulation
 from .profile import MachineProfile
@@ -103,10 +103,9 @@ class Program:
             self._description.on_update()
         elif update and not self._warned_of_nothing:
             self._warned_of_nothing = True
-            warnings.warn(
+            warn_user(
                 "a step was skipped: the weight of its batch is zero (all targets are ignored, say), so its loss is nan and nothing has changed "
                 "but buffers; this is said once",
-                stacklevel=2,
             )
         return self._loss(outputs)
 

@@ -161,7 +161,12 @@ class _Session:
         tensors = [t for module in own._modules for t in (*module.parameters(), *module.buffers())]
         with self._mode:
             return losses.step_value(
-                lambda: own._model(*batch.args, **batch.kwargs), tensors, batch_tensors, own._loss_fn, batch.target, own._reduction
+                lambda: own._model(*batch.args, **batch.kwargs),
+                tensors,
+                batch_tensors,
+                own._loss_fn,
+                batch.target,
+                own._reduction,
             )
 
     def terms(self, batch: Batch, rows: int | None, form: losses.LossForm) -> list[losses.Term]:

@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-import warnings
-
 from .errors import UnusedParametersWarning, UsageError
 from .importer.imported import Imported
+from .notices import warn_user
 
 
 def tell_unused_parameters(imported: Imported) -> None:
@@ -23,9 +22,8 @@ def tell_unused_parameters(imported: Imported) -> None:
             f"the loss depends on none of the trainable parameters ({names}), so nothing would train: look for torch.no_grad(), .detach() "
             "or .data between them and the loss"
         )
-    warnings.warn(
+    warn_user(
         f"the loss does not depend on the trainable parameters {names}: they get no gradient and stay as they are (requires_grad_(False) "
         "says that this is meant)",
         UnusedParametersWarning,
-        stacklevel=4,
     )

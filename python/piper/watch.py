@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import warnings
 import weakref
 from collections.abc import Iterable, Mapping
 
@@ -16,6 +15,7 @@ from .importer.ambient import autocast_here
 from .importer.imported import Imported, State, StateRef
 from .importer.marks import TensorMark
 from .importer.python_state import TRAINING, PythonState
+from .notices import warn_user
 
 _ADVICE = "give it to forward as a tensor of the batch (of 0 dims, for a number), which may differ in every step, or compile again"
 
@@ -91,9 +91,8 @@ class Watch:
         if names:
             self._idle |= names
             listed = ", ".join(sorted(map(repr, names))[:_MOST_LISTED])
-            warnings.warn(
+            warn_user(
                 f"forward or loss may read {listed}, which changed without an effect on the program: to know this takes a trace after every change",
-                stacklevel=5,
             )
 
 
@@ -133,10 +132,9 @@ class _States:
         if other:
             # One warning: whoever trains or averages the model beside the program means to.
             self._trained = []
-            warnings.warn(
+            warn_user(
                 f"parameters of the model have changed ({', '.join(other[:_MOST_LISTED])}{', ...' if len(other) > _MOST_LISTED else ''}), and the "
                 "program trains its own: program.load_state_dict(model.state_dict()) sets them",
-                stacklevel=5,
             )
 
 

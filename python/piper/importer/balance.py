@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from torch import nn
 
+from ..notices import warn_user
 from .errors import ImporterError
 from .units import Group, groups, has_parts, units
 
@@ -98,10 +98,9 @@ def _warn_if_useless(found: _Cut) -> None:
         if group.repeated
         else "which can't be cut"
     )
-    warnings.warn(
+    warn_user(
         f"stages={stages} is of little use: one stage has {slowest:.0%} of the cost, so that {stages} ranks are at most {1 / slowest:.1f} times as fast as one; "
         f'{share:.0%} is {names}, {why} (piper.annotate("stage") in its forward can cut it)',
-        stacklevel=4,
     )
 
 

@@ -307,9 +307,7 @@ def capture(
     return joint
 
 
-def dry_run(
-    children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False
-) -> None:
+def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False) -> None:
     """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
     step = _Step(children, run)
     fake = FakeTensorMode(allow_non_fake_inputs=True)

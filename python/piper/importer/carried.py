@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import collections
 import functools
-import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -17,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from ..notices import warn_user
 from . import fingerprint
 from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
@@ -194,10 +194,9 @@ class _TwoCalls:
             if any(map(self._first.has_made, spot.tensors())) and not self._is_read(spot):
                 lines[f"{self._lines.get(index, 'unknown line')}: '{spot.name}'"] = None
         if lines:
-            warnings.warn(
+            warn_user(
                 "a compiled step runs no Python code, so these stay what they are at compile, where forward keeps a tensor in them: "
                 + "; ".join(lines),
-                stacklevel=2,
             )
 
     def _is_read(self, spot: _Spot) -> bool:

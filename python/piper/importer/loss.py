@@ -184,7 +184,12 @@ def loss_terms(
 
 
 def step_value(
-    call: Callable[[], Any], own: Iterable[torch.Tensor], batch: Any, loss_fn: Callable, target: Any, reduction: str | None
+    call: Callable[[], Any],
+    own: Iterable[torch.Tensor],
+    batch: Any,
+    loss_fn: Callable,
+    target: Any,
+    reduction: str | None,
 ) -> LossValue:
     """The loss of `call()`, which runs a model with the tensors `own` on those of `batch`: also one that the model computes itself."""
     recognizer = LossRecognizer([*own, *_parameters(loss_fn)], batch)

@@ -212,7 +212,12 @@ def _single_operations(flat: FlatGraph) -> list[tuple[FlatGraph, str]]:
     found = []
     for node in calls(module.graph):
         # What has no result, a check of indices say, is left out of the function, too.
-        if not node.users or library_call(node) is not None or isinstance(node.args and node.args[0], fx.Node) and _is_item(node):
+        if (
+            not node.users
+            or library_call(node) is not None
+            or isinstance(node.args and node.args[0], fx.Node)
+            and _is_item(node)
+        ):
             continue
         items = [user for user in node.users if _is_item(user)]
         single = subgraph([node, *items], node.all_input_nodes, items or [node])
