@@ -167,7 +167,12 @@ def _check_tensors(model: nn.Module) -> None:
         refuse_unsupported(f"buffer '{name}'", buffer.dtype)
     for name, tensor in [*model.named_parameters(), *model.named_buffers()]:
         if tensor.device.type != "cpu":
-            raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}")
+            advice = (
+                "which holds no values: make it with torch.set_default_device('cpu'), outside of torch.device('meta')"
+                if tensor.is_meta
+                else "model.to('cpu')"
+            )
+            raise ImporterError(f"expected the model on the CPU, got '{name}' on device {tensor.device}: {advice}")
 
 
 def _settle_scale(joints: Mapping[int | None, Joint], form: LossForm, total_rows: int | None) -> None:
@@ -282,8 +287,8 @@ def _aliases(children: Mapping[str, nn.Module], states: Mapping[str, State]) -> 
     traced = {
         name
         for prefix, module in children.items()
-        for found in (module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False))
-        for name in (f"{prefix}.{own}" for own, _ in found)
+        for method in (nn.Module.named_parameters, nn.Module.named_buffers)
+        for name in (f"{prefix}.{own}" for own, _ in method(module, remove_duplicate=False))
     }
     owners = {name: state.name for state in states.values() for name in state.all_names}
     return {name: owners[state_name(name)] for name in traced}

@@ -307,14 +307,16 @@ def capture(
     return joint
 
 
-def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool = False) -> None:
-    """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph."""
+def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool) -> None:
+    """Calls `run(tensors)` with shapes alone: a small part of what `capture` does, for what does not need the graph.
+
+    grad: whether autograd records, which tells values that have a gradient from others.
+    """
     step = _Step(children, run)
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
     with (
         torch.random.fork_rng(devices=[]),
-        # Whether a value has a gradient is something to find out.
         torch.set_grad_enabled(grad),
         _data_dependence_named(),
         _attributes_kept(children),

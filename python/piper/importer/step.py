@@ -189,7 +189,7 @@ class Step:
                 return self._run(rows, finish, in_loss)(tensors)
 
         with self._observer.places.kept():
-            dry_run(self.children, run, self._examples(rows))
+            dry_run(self.children, run, self._examples(rows), grad=True)
 
     def _run(self, rows: int | None, finish: Callable, in_loss=contextlib.nullcontext) -> Callable:
         """A function of the inputs' tensors that gives what `finish` makes of the loss."""

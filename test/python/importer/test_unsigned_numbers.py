@@ -107,6 +107,6 @@ def test_other_types_in_forward_are_refused_by_line():
         return (out * target.to(torch.uint16).float()).sum(), 1
 
     with pytest.raises(
-        ImporterError, match=r"test_unsigned.py:\d+: .* is of torch.uint16, .* cast it with .to\(torch.int32\)"
+        ImporterError, match=r"test_unsigned_numbers.py:\d+: .* is of torch.uint16, .* cast it with .to\(torch.int32\)"
     ):
         import_model(nn.Linear(4, 2), loss, (torch.zeros(6, 4), torch.zeros(6, 2)))
