@@ -19,8 +19,8 @@ def tell_unused_parameters(imported: Imported) -> None:
     names = ", ".join(f"'{name}'" for name in unused[:8]) + (f", … ({len(unused)} in all)" if len(unused) > 8 else "")
     if len(unused) == len(imported.gradients):
         raise UsageError(
-            f"the loss depends on none of the trainable parameters ({names}), so nothing would train: look for torch.no_grad(), .detach() "
-            "or .data between them and the loss"
+            f"the loss depends on none of the trainable parameters ({names}), so nothing would train: look for torch.no_grad(), .detach(), "
+            ".data or an operation without a derivative between them and the loss"
         )
     warn_user(
         f"the loss does not depend on the trainable parameters {names}: they get no gradient and stay as they are (requires_grad_(False) "

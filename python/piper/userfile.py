@@ -92,6 +92,9 @@ def _its_own_errors(path: Path) -> Iterator[None]:
 def explain(error: Exception) -> str | None:
     """An error that came out of a model's forward or its loss, without the frames of who called it; None for one of Piper's own."""
     frames = traceback.extract_tb(error.__traceback__)
+    # What follows the user's lines is called from within them: the stack may end there.
+    while frames and Path(frames[-1].filename).name == "user_code.py":
+        frames.pop()
     begin = next((i for i, frame in enumerate(frames) if _calls_the_model(frame)), None)
     if begin is None or Path(frames[-1].filename).resolve().is_relative_to(Path(__file__).resolve().parent):
         return None

@@ -18,9 +18,10 @@ from .graphs import FULL_VIEWS, PART_VIEWS, SPLITS, aten, calls
 
 HALVES = (torch.bfloat16, torch.float16)
 _CONVERT = torch.ops.prims.convert_element_type.default
+_CONVERSIONS = {_CONVERT, aten._to_copy.default}
 #: Operations that move elements, and products, which have forms of their own for these types.
 _KEPT = FULL_VIEWS | PART_VIEWS | SPLITS | {
-    _CONVERT, aten._to_copy.default, aten.mm.default, aten.bmm.default, aten.clone.default, aten.cat.default, aten.gather.default,
+    *_CONVERSIONS, aten.mm.default, aten.bmm.default, aten.clone.default, aten.cat.default, aten.gather.default,
     aten.index.Tensor, aten.index_select.default, aten.embedding.default, aten.slice_scatter.default, aten.select_scatter.default,
     aten.constant_pad_nd.default, aten.flip.default, aten.full.default,
 }  # fmt: skip
@@ -34,9 +35,19 @@ def is_half(value: object) -> bool:
 def compute_in_float32(graph: fx.Graph) -> None:
     """Rewrites a decomposed graph so that no arithmetic but products is done in half precision."""
     for node in calls(graph):
-        if node.target not in _KEPT and any(map(is_half, _values(node))):
+        if node.target in _CONVERSIONS and is_half(node.meta.get("val")):
+            _convert_numbers(graph, node)
+        elif node.target not in _KEPT and any(map(is_half, _values(node))):
             _widen_operands(graph, node)
             _narrow_results(graph, node)
+
+
+def _convert_numbers(graph: fx.Graph, node: fx.Node) -> None:
+    """An integer becomes a half by way of float32: there is no instruction for it."""
+    (operand,) = node.all_input_nodes
+    if not operand.meta["val"].is_floating_point():
+        with graph.inserting_before(node):
+            node.replace_input_with(operand, _convert(graph, operand, torch.float32, node))
 
 
 def _values(node: fx.Node) -> list:

@@ -121,7 +121,7 @@ def checked_pair(result: Sequence, reduction: str | None = None, where: str = ""
             f"{at}loss_fn returned two scalars that both have a gradient, and the second of a pair (sum, weight) is a number that the sum is divided "
             "by: return their sum (loss + aux) where both are losses, or the weight's .detach()"
         )
-    return total, weight.to(total.dtype)
+    return total, weight.to(_wide(total.dtype))
 
 
 def form_of(value: LossValue, loss_fn: Callable) -> LossForm:
@@ -207,7 +207,7 @@ def terms_of(value: LossValue, form: LossForm, rows: int | None) -> list[Term]:
     if value.weight is not None:
         return [Term(value.result, value.weight)]
     if form.kind == "mean_rows":
-        return [Term(value.result * _checked_rows(rows), _number(value.result, rows))]
+        return [Term(_floating(value.result) * _checked_rows(rows), _number(value.result, rows))]
     if form.kind == "scalar" or not form.rules:
         return [Term(value.result, _number(value.result, 1) if form.divide else None)]
     if len(form.rules) != len(value.pieces):
@@ -221,7 +221,7 @@ def _term(piece: Piece, rule: Rule, form: LossForm, rows: int | None) -> Term:
     if rule.kind == "weight":
         numerator = _times(piece.base, piece.factor)
         offset, floor = form.weights[rule.weight]
-        return Term(numerator, piece.weight.base.to(numerator.dtype), offset, floor)
+        return Term(numerator, piece.weight.base.to(_wide(numerator.dtype)), offset, floor)
     count = rows or 1
     if rule.kind == "rows":
         # Of a mean this is the same number for every count of rows.
@@ -305,15 +305,18 @@ def _checked_rows(rows: int | None) -> int:
 
 
 def _times(value: torch.Tensor, factor: float) -> torch.Tensor:
-    if abs(factor - 1.0) < 1e-12:
-        return value
-    return _floating(value) * factor
+    value = _floating(value)
+    return value if abs(factor - 1.0) < 1e-12 else value * factor
 
 
 def _floating(value: torch.Tensor) -> torch.Tensor:
-    return value if value.is_floating_point() else value.to(torch.float32)
+    return value.to(_wide(value.dtype))
 
 
 def _number(like: torch.Tensor, value: float) -> torch.Tensor:
-    dtype = like.dtype if like.dtype.is_floating_point else torch.float32
-    return torch.full((), float(value), dtype=dtype, device=like.device)
+    return torch.full((), float(value), dtype=_wide(like.dtype), device=like.device)
+
+
+def _wide(dtype: torch.dtype) -> torch.dtype:
+    """The type of sums and weights: bf16 has no number for a count of 257."""
+    return torch.float64 if dtype == torch.float64 else torch.float32

@@ -72,7 +72,9 @@ def _class_weight(target: torch.Tensor, weight: torch.Tensor | None, ignored: in
     if weight is None:
         return valid.sum().to(torch.float32)
     chosen = weight[torch.where(valid, target, torch.zeros_like(target))]
-    return torch.where(valid, chosen, torch.zeros_like(chosen)).sum()
+    # Not in bf16, which has no number for a count of 257.
+    wide = torch.float64 if chosen.dtype == torch.float64 else torch.float32
+    return torch.where(valid, chosen, torch.zeros_like(chosen)).sum(dtype=wide)
 
 
 def reduced(func: Callable, args: Sequence[Any], kwargs: Mapping[str, Any], weights: ClassWeights) -> Reduced | None:

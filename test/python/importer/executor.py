@@ -31,7 +31,8 @@ def run_reference(
     """One microbatch. `values`: input name to tensor; `states`: state name to tensor, the imported values by
     default.
     """
-    states = states or {name: state.value.detach() for name, state in imported.states.items()}
+    # Trained halves have float32 masters.
+    states = states or {name: state.value.detach().to(state.dtype) for name, state in imported.states.items()}
     results: list[list[torch.Tensor]] = []
     saved: list[list[list[torch.Tensor]]] = []
 
@@ -84,7 +85,7 @@ def shared_weights(imported: Imported, parts, states) -> dict[str, torch.Tensor]
 
 def train(imported: Imported, batches, rows_of=None) -> Outcome:
     """Microbatches in order, buffers carried on: gradients of Σ sum / Σ weight."""
-    states = {name: state.value.detach().clone() for name, state in imported.states.items()}
+    states = {name: state.value.detach().to(state.dtype, copy=True) for name, state in imported.states.items()}
     inputs = {name: item for name, item in imported.inputs.items() if name != SHARED_WEIGHTS}
     bound = [bind(inputs, imported.static, Batch.of(batch)) for batch in batches]
     shared = shared_weights(imported, bound, states)

@@ -200,3 +200,30 @@ def test_closed_over_tensors_are_constants():
     )
     constants = [state for state in imported.states.values() if state.kind == "constant"]
     assert len(constants) == 1 and torch.equal(constants[0].value, WEIGHTS)
+
+
+@pytest.mark.parametrize(
+    "loss_fn",
+    [
+        F.cross_entropy,
+        lambda o, t: F.cross_entropy(o, t, ignore_index=1),
+        lambda o, t: F.cross_entropy(o, t, reduction="none").mean(),
+        lambda o, t: 0.5 * (F.cross_entropy(o, t) + F.cross_entropy(o, t, ignore_index=1)),
+        lambda o, t: (F.cross_entropy(o, t, reduction="sum"), len(t)),
+    ],
+    ids=["mean", "ignored", "rows", "two weights", "pair"],
+)
+def test_counts_that_bf16_has_no_number_for(loss_fn):
+    model = nn.Linear(6, 4).bfloat16()
+    x, y = torch.randn(514, 6).bfloat16(), torch.cat([torch.full((257,), 2), torch.arange(257) % 4])
+    imported = import_model(model, loss_fn, (x, y), rows=(257,))
+    outcome = train(imported, [(x[:257], y[:257]), (x[257:], y[257:])])
+    wide = nn.Linear(6, 4)
+    wide.load_state_dict(model.state_dict())
+    loss = loss_fn(wide(x.float()), y)
+    (loss if isinstance(loss, torch.Tensor) else loss[0] / loss[1]).backward()
+    # Each addend is rounded to 8 bits, up or down; with a weight of 256 or 258 all gradients would be off by 4e-3.
+    errors = [
+        (outcome.gradients[name].float() / parameter.grad - 1).flatten() for name, parameter in wide.named_parameters()
+    ]
+    assert torch.cat(errors).median().abs() < 1.2e-3
