@@ -119,8 +119,8 @@ class Report:
 
     @property
     def ok(self) -> bool:
-        """Whether everything agrees with the truth. Where rows are coupled nothing does, unless the loop over parts is what the user wants."""
-        accepted = self.coupling is None or self.coupled == "parts"
+        """Whether everything agrees with the truth. Where rows are coupled a program that equals the loop does not, unless that is what the user wants."""
+        accepted = self.coupling is None or self.coupled == "parts" or not self.equals_parts
         return not self.error and accepted and self.findings.ok
 
     @property
@@ -175,6 +175,8 @@ class Report:
         other = f"the whole batch at once gives other numbers, by {self.coupling:.1e} of the largest in '{self.coupled_at}': rows are coupled"
         if self.coupled == "parts":
             return f"{'equal to' if self.findings.ok else 'DIFFERENT from'} {loop} ({other})"
+        if not self.equals_parts and self.findings.ok:
+            return f"equal to PyTorch on the whole batch; {loop} would give other numbers, by {self.coupling:.1e} of the largest in '{self.coupled_at}'"
         if not self.equals_parts:
             return f"DIFFERENT from PyTorch on the whole batch, and from {loop} ({other})"
         return (

@@ -135,7 +135,10 @@ def test_calls_that_differ_are_named_on_all_ranks(compare, jobs, tmp_path):
         if compare == "meanwhile":
             assert all(results[name][1].endswith(NO_MORE) for results in ranks)
             assert all("the program stopped earlier" in results[f"after {name}"][1] for results in ranks)
-    refusal = "input 'args.0': expected the global batch's 8 rows, got 5"
+    refusal = (
+        "input 'args.0': expected the global batch's 8 rows, got 5: pad it with rows whose targets the loss ignores (ignore_index, a weight of 0), or "
+        "compile a program for that size"
+    )
     assert ranks[1]["refused"] == ["UsageError", refusal]
     for rank in (0, 2, 3):
         kind, text = ranks[rank]["refused"]
