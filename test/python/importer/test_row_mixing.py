@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Lines whose operations mix rows of the batch are found, and no others."""
 
+import re
+
 import inspect
 
 import pytest
@@ -82,3 +84,18 @@ def test_a_model_of_one_number_of_rows():
     assert mixing(model, lambda o, t: (F.mse_loss(o, t, reduction="sum"), t.numel())) == ()
     with pytest.raises(ImporterError, match="runs with 4 rows and not with 5.*: return a pair"):
         mixing(model)
+
+
+def test_what_fails_with_the_rows_of_a_part_says_so_and_where():
+    pairs = lambda o, t: (o.view(-1, 2, o.shape[1]).diff(dim=1) - t.view(-1, 2, 6)[:, :1]).pow(2).mean()  # noqa: E731
+    top = lambda o, t: (o - t).pow(2).mean(1).topk(3).values.mean()  # noqa: E731
+    batch = torch.randn(8, 6), torch.randn(8, 6)
+    for loss_fn, reason in ((pairs, "invalid for input"), (top, "out of range|not in range")):
+        with pytest.raises(ImporterError) as raised:
+            import_model(nn.Linear(6, 6), loss_fn, batch, rows=[3, 2] if loss_fn is pairs else [2])
+        message = str(raised.value)
+        assert re.search(rf"{__file__}:\d+: .* with the batch's 8 rows, and not with a part of \d of them", message)
+        assert re.search(reason, message)
+    # What is wrong with all rows, too, is PyTorch's to tell.
+    with pytest.raises(RuntimeError, match="reduction dim|shapes"):
+        import_model(nn.Linear(5, 6), loss_fn, batch, rows=[3, 2])
