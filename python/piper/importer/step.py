@@ -92,7 +92,7 @@ class Step:
             if values[rows].traits() == form.traits:
                 return Survey(form)
         try:
-            mixing = mixing_lines(run, rows)
+            mixing = mixing_lines(run, rows, lambda: values[rows].weight is None and self._reduction is None)
         except Exception:  # noqa: BLE001  (a model may refuse other numbers of rows than it is used with, in any way)
             mixing = ()
         return Survey(self._settled(rows, values, run), mixing)
@@ -200,11 +200,13 @@ class Step:
     def _dry_run(self, rows: int, look: Callable[[LossValue], None], recorder: Recorder | None) -> None:
         def finish(value: LossValue, _tensors):
             look(value)
+            if recorder is not None:
+                recorder.end([value.result, value.weight])
             # A loss is a sum over the rows, but for what is in it.
             return value.result
 
         def run(tensors):
-            in_loss = recorder.loss if recorder else contextlib.nullcontext
+            in_loss = recorder.inside_loss if recorder else contextlib.nullcontext
             # Where the model computes its own loss, any of its scalars may be part of that.
             with (
                 recorder or contextlib.nullcontext(),
@@ -213,7 +215,15 @@ class Step:
                 return self._run(rows, finish, in_loss)(tensors)
 
         with self._observer.places.kept():
-            dry_run(self.children, run, self._examples(rows))
+            try:
+                dry_run(self.children, run, self._examples(rows))
+            except RuntimeError as error:
+                # A forward that takes a derivative itself.
+                if "does not require grad" not in str(error):
+                    raise
+                if recorder is not None:
+                    recorder.calls.clear()
+                dry_run(self.children, run, self._examples(rows), grad=True)
 
     def _run(self, rows: int | None, finish: Callable, in_loss=contextlib.nullcontext) -> Callable:
         """A function of the inputs' tensors that gives what `finish` makes of the loss."""
