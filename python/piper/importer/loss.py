@@ -219,6 +219,12 @@ def _term(piece: Piece, rule: Rule, form: LossForm, rows: int | None) -> Term:
     if rule.kind == "sum":
         return Term(_times(piece.base, piece.factor), None)
     if rule.kind == "weight":
+        if piece.weight is None:
+            line = piece.line or next((trait.line for trait in form.traits or () if trait.line), "")
+            raise ImporterError(
+                f"the loss ({line}): a summand is divided by a sum that has a gradient, so parts of a batch can't be combined: detach the divisor "
+                "where its gradient is not meant, or compile without dividing the batch"
+            )
         numerator = _times(piece.base, piece.factor)
         offset, floor = form.weights[rule.weight]
         return Term(numerator, piece.weight.base.to(numerator.dtype), offset, floor)

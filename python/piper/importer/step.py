@@ -119,10 +119,11 @@ class Step:
         except ImporterError:
             raise
         except Exception as error:
+            line = last_user_line(error.__traceback__)
             if rows in (None, self._total_rows) or not self._runs_whole():
                 raise
             raise ImporterError(
-                f"{last_user_line(error.__traceback__)}: forward and loss run with the batch's {self._total_rows} rows, and not with a part of {rows} of them "
+                f"{line}: forward and loss run with the batch's {self._total_rows} rows, and not with a part of {rows} of them "
                 f"({type(error).__name__}: {error}): let rows that belong together be one row, or choose numbers of replicas and microbatches whose parts fit"
             ) from error
 
