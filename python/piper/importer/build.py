@@ -89,6 +89,8 @@ def import_model(
         states = _states(children)
         aliases = _aliases(children, states)
         joints, weights = step.capture(wanted_rows, known.form, training, aliases)
+        if training and not is_divided and step.form.kind == "pair" and example_rows is not None:
+            _refuse_means(step, example_rows)
         mixing = [*known.mixing, *step.form.scalars]
         if training and is_divided and has_user_code(joints[wanted_rows[0]]):
             others, _ = step.capture([2 * wanted_rows[0]], step.form, training, aliases)
@@ -108,6 +110,13 @@ def import_model(
     shapes = example.map(lambda path, value: None if path in inputs else value)
     imported.python = observer.state(_Retrace(model, loss_fn, step.options(shapes), wanted_rows[0], training), training)
     return imported
+
+
+def _refuse_means(step: Step, rows: int) -> None:
+    """A loss and a metric look like a sum and its weight, also where nothing is divided."""
+    form = step.survey(rows, None).form
+    if form is not None and not form.splittable:
+        raise ImporterError(form.advice)
 
 
 class _Retrace:

@@ -320,6 +320,7 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
         torch.set_grad_enabled(grad),
         _data_dependence_named(),
         _attributes_kept(children),
+        _fake_tensors_quiet(),
         backward_code.HooksIgnored(),
         fake,
     ):
@@ -428,7 +429,7 @@ def _data_dependence_named() -> Iterator[None]:
     try:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
-        where = _last_user_line(error.__traceback__)
+        where = last_user_line(error.__traceback__)
         instead = advice.for_data_dependence(str(error.func), *_called(error.__traceback__, where))
         raise ImporterError(
             f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; {instead}"
@@ -449,7 +450,7 @@ def _called(traceback, where: str) -> tuple[str, str, list[str]]:
     return function, where, files
 
 
-def _last_user_line(traceback) -> str:
+def last_user_line(traceback) -> str:
     line = "unknown line"
     while traceback is not None:
         name = traceback.tb_frame.f_code.co_filename

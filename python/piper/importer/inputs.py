@@ -370,8 +370,12 @@ def bind(inputs: Mapping[str, Input], static: Mapping[str, Any], batch: Batch) -
     for name, value in static.items():
         if isinstance(leaves[name], torch.Tensor) or not _same(leaves[name], value):
             raise ImporterError(
-                f"input '{name}': the program is compiled for {value!r}, got {leaves[name]!r}; compile another one "
-                "for that value"
+                f"input '{name}': the program is compiled for {value!r}, got {leaves[name]!r}; compile another one for that value"
+                + (
+                    ", or for a tensor of 0 dims, which may differ in every step"
+                    if isinstance(value, (int, float))
+                    else ""
+                )
             )
     rows = {}
     for name, described in inputs.items():

@@ -64,6 +64,7 @@ class LossValue:
     weight: torch.Tensor | None
     pieces: Pieces
     reduction: str | None
+    weight_pieces: Pieces = ()
 
     def traits(self) -> tuple[Trait, ...]:
         """What tells how it combines."""
@@ -85,7 +86,8 @@ def evaluate(
         result = call_loss(loss_fn, output, target)
     if isinstance(result, (tuple, list)):
         total, weight = checked_pair(result, reduction, where_is(loss_fn))
-        return LossValue(total, weight, recognizer.pieces_of(total), reduction)
+        of_weight = recognizer.pieces_of(result[1]) if isinstance(result[1], torch.Tensor) else ()
+        return LossValue(total, weight, recognizer.pieces_of(total), reduction, of_weight)
     if not isinstance(result, torch.Tensor) or result.dim() != 0:
         got = f"a tensor of shape {tuple(result.shape)}" if isinstance(result, torch.Tensor) else type(result).__name__
         raise ImporterError(f"expected loss_fn to return a scalar tensor or a pair (sum, weight), got {got}")
@@ -139,12 +141,23 @@ def settled_form(found: Sequence[tuple[int, LossValue]], loss_fn: Callable) -> L
     if declared is None:
         return form
     # Of a declared sum, and that of a pair, no more than this is known here: numbers tell the rest.
-    is_mean = form.splittable and {rule.kind for rule in form.rules} & {"rows", "weight"}
-    if declared.kind in ("pair", "sum") and is_mean:
+    if declared.kind == "pair" and _is_mean(
+        loss_rules.settle(traits_of(value.weight_pieces), traits_of(other.weight_pieces), (rows, more), where)
+    ):
+        advice = (
+            f"{where}: the second of the pair that loss_fn returns is a mean over the rows, and that of a pair (sum, weight) is a number that adds up over "
+            "parts of a batch: return the loss alone"
+        )
+        return LossForm(declared.kind, declared.divide, False, advice)
+    if declared.kind in ("pair", "sum") and _is_mean(form):
         what = "the first of the pair that loss_fn returns" if declared.kind == "pair" else "the loss declared as a sum"
         advice = f"{where}: {what} is a mean over the rows, which does not add up over parts of a batch: return the sum over the rows"
         return LossForm(declared.kind, declared.divide, False, advice)
     return declared
+
+
+def _is_mean(form: LossForm) -> bool:
+    return form.splittable and bool({rule.kind for rule in form.rules} & {"rows", "weight"})
 
 
 def _declared(value: LossValue) -> LossForm | None:
@@ -219,6 +232,12 @@ def _term(piece: Piece, rule: Rule, form: LossForm, rows: int | None) -> Term:
     if rule.kind == "sum":
         return Term(_times(piece.base, piece.factor), None)
     if rule.kind == "weight":
+        if piece.weight is None:
+            line = piece.line or next((trait.line for trait in form.traits or () if trait.line), "")
+            raise ImporterError(
+                f"the loss ({line}): a summand is divided by a sum that has a gradient, so parts of a batch can't be combined: detach the divisor "
+                "where its gradient is not meant, or compile without dividing the batch"
+            )
         numerator = _times(piece.base, piece.factor)
         offset, floor = form.weights[rule.weight]
         return Term(numerator, piece.weight.base.to(_wide(numerator.dtype)), offset, floor)

@@ -81,7 +81,7 @@ class LossRecognizer(TorchFunctionMode):
         self._floors: dict[int, tuple[torch.Tensor, Pieces, float]] = {}
         self._constants = {id(tensor): tensor for tensor in constants}
         self._varying: dict[int, torch.Tensor] = {}
-        self._add_varying(batch)
+        self._add_batch(batch)
         self._class_weights = mean_losses.ClassWeights()
         self._of_model: dict[int, torch.Tensor] = {}
         self._in_loss = False
@@ -90,7 +90,13 @@ class LossRecognizer(TorchFunctionMode):
         """What follows is the loss, of a model with this output and of this target."""
         self._in_loss = True
         self._of_model = {id(value): value for value in _tensors(output) if not value.dim()}
-        self._add_varying([output, target])
+        self._add_varying(output)
+        self._add_batch(target)
+
+    def _add_batch(self, values: Any) -> None:
+        # A single number has no rows: every part of the batch has the same.
+        self._constants |= {id(value): value for value in _tensors(values) if not value.dim()}
+        self._add_varying(values)
 
     def _add_varying(self, values: Any) -> None:
         self._varying |= {id(value): value for value in _tensors(values) if id(value) not in self._constants}

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,7 @@ from torch import nn
 
 from . import loss_rules
 from .ambient import user_autocast
-from .capture import Joint, capture, dry_run
+from .capture import Joint, capture, dry_run, last_user_line
 from .carried import Observer
 from .errors import ImporterError
 from .imported import Input
@@ -87,11 +87,12 @@ class Step:
             self._dry_run(count, look, recorder)
 
         if form is not None and form.traits is not None:
-            run(rows, None)
+            with self._part(rows):
+                run(rows, None)
             if values[rows].traits() == form.traits:
                 return Survey(form)
         try:
-            mixing = mixing_lines(run, rows)
+            mixing = mixing_lines(run, rows, lambda: values[rows].weight is None and self._reduction is None)
         except Exception:  # noqa: BLE001  (a model may refuse other numbers of rows than it is used with, in any way)
             mixing = ()
         return Survey(self._settled(rows, values, run), mixing)
@@ -105,9 +106,33 @@ class Step:
                     run(other if count != rows else rows, None)
         except Exception as error:
             if rows not in values:
-                raise
+                with self._part(rows):
+                    raise
             return self._of_one_number(rows, values[rows], error)
         return settled_form([(rows, values[rows]), (other, values[other])], self._loss_fn)
+
+    @contextlib.contextmanager
+    def _part(self, rows: int | None) -> Iterator[None]:
+        """What fails inside with the rows of a part of the batch, and not with all of them, is explained."""
+        try:
+            yield
+        except ImporterError:
+            raise
+        except Exception as error:
+            line = last_user_line(error.__traceback__)
+            if rows in (None, self._total_rows) or not self._runs_whole():
+                raise
+            raise ImporterError(
+                f"{line}: forward and loss run with the batch's {self._total_rows} rows, and not with a part of {rows} of them "
+                f"({type(error).__name__}: {error}): let rows that belong together be one row, or choose numbers of replicas and microbatches whose parts fit"
+            ) from error
+
+    def _runs_whole(self) -> bool:
+        try:
+            self._dry_run(self._total_rows, lambda value: None, None)
+        except Exception:  # noqa: BLE001  (what is wrong then is wrong without division, too)
+            return False
+        return True
 
     def _of_one_number(self, rows: int, value: LossValue, error: Exception) -> LossForm:
         if value.weight is not None or self._reduction is not None:
@@ -158,7 +183,7 @@ class Step:
             return total.to(torch.float32), weight.to(torch.float32), *shared
 
         run, examples, observer = self._run(rows, finish), self._examples(rows), self._observer
-        with observer.places.kept():
+        with observer.places.kept(), self._part(rows):
             joint = self._captured(observer.watch(run), examples, training)
         observer.took(joint)
         observer.refuse(self.children, run, examples, training)
@@ -176,11 +201,13 @@ class Step:
     def _dry_run(self, rows: int, look: Callable[[LossValue], None], recorder: Recorder | None) -> None:
         def finish(value: LossValue, _tensors):
             look(value)
+            if recorder is not None:
+                recorder.end([value.result, value.weight])
             # A loss is a sum over the rows, but for what is in it.
             return value.result
 
         def run(tensors):
-            in_loss = recorder.loss if recorder else contextlib.nullcontext
+            in_loss = recorder.inside_loss if recorder else contextlib.nullcontext
             # Where the model computes its own loss, any of its scalars may be part of that.
             with (
                 recorder or contextlib.nullcontext(),
@@ -199,7 +226,10 @@ class Step:
             named = dict(zip(self.inputs, (tensor.detach() for tensor in tensors), strict=False))
             call = self._example.map(lambda path, value: named.get(path, value))
             own = (tensor for child in self.children.values() for tensor in _own(child))
-            recognizer = LossRecognizer(own, list(named.values()))
+            # What all parts of a batch are given alike, as the weight of a summand in this step.
+            is_shared = {name for name, item in self.inputs.items() if rows is not None and not item.split}
+            shared = [tensor for name, tensor in named.items() if name in is_shared]
+            recognizer = LossRecognizer([*own, *shared], list(named.values()))
             with user_autocast():
                 with recognizer:
                     output = _call(self.children[MODEL], call)

@@ -227,3 +227,41 @@ def test_counts_that_bf16_has_no_number_for(loss_fn):
         (outcome.gradients[name].float() / parameter.grad - 1).flatten() for name, parameter in wide.named_parameters()
     ]
     assert torch.cat(errors).median().abs() < 1.2e-3
+
+
+def correct(o, t):
+    return (o.argmax(-1) == t).float()
+
+
+@pytest.mark.parametrize("rows", [None, (3, 2)], ids=["whole", "parts"])
+@pytest.mark.parametrize(
+    "loss_fn, message",
+    [
+        (lambda o, t: (F.cross_entropy(o, t), correct(o, t).mean()), "the second of the pair .* is a mean"),
+        (
+            lambda o, t: (F.cross_entropy(o, t).sqrt(), correct(o, t).sum() / len(t)),
+            "the second of the pair .* is a mean",
+        ),
+        (lambda o, t: (F.cross_entropy(o, t), correct(o, t).sum()), "the first of the pair .* is a mean"),
+        (lambda o, t: (F.cross_entropy(o, t), len(t)), "the first of the pair .* is a mean"),
+    ],
+)
+def test_a_loss_with_a_metric_is_no_pair(loss_fn, message, rows):
+    batch = torch.randn(5, 6), torch.arange(5) % 4
+    if rows is None:
+        with pytest.raises(ImporterError, match=rf"test_loss.py:\d+: {message}"):
+            import_model(nn.Linear(6, 4), loss_fn, batch)
+    else:
+        form = import_model(nn.Linear(6, 4), loss_fn, batch, rows=rows).loss
+        assert not form.splittable and message[:22] in form.advice
+
+
+def test_a_pair_whose_rows_meet_is_right_for_the_whole_batch():
+    def halves(o, t):
+        chosen, rejected = o.chunk(2)
+        return -F.logsigmoid(chosen - rejected).sum(), len(chosen)
+
+    model, batch = nn.Linear(6, 1), (torch.randn(6, 6), torch.zeros(6))
+    outcome = train(import_model(model, halves, batch), [batch])
+    total, weight = halves(model(batch[0]), batch[1])
+    assert torch.allclose(outcome.loss_sum / outcome.loss_weight, total / weight)

@@ -2,11 +2,13 @@
 """Lines whose operations mix rows of the batch are found, and no others."""
 
 import inspect
+import re
 
 import pytest
 import torch
 import torch.nn.functional as F
 import zoo
+from executor import train
 from piper.importer import ImporterError, import_model
 from torch import nn
 
@@ -82,3 +84,74 @@ def test_a_model_of_one_number_of_rows():
     assert mixing(model, lambda o, t: (F.mse_loss(o, t, reduction="sum"), t.numel())) == ()
     with pytest.raises(ImporterError, match="runs with 4 rows and not with 5.*: return a pair"):
         mixing(model)
+
+
+def test_what_fails_with_the_rows_of_a_part_says_so_and_where():
+    pairs = lambda o, t: (o.view(-1, 2, o.shape[1]).diff(dim=1) - t.view(-1, 2, 6)[:, :1]).pow(2).mean()  # noqa: E731
+    top = lambda o, t: (o - t).pow(2).mean(1).topk(3).values.mean()  # noqa: E731
+    batch = torch.randn(8, 6), torch.randn(8, 6)
+    for loss_fn, reason in ((pairs, "invalid for input"), (top, "out of range|not in range")):
+        with pytest.raises(ImporterError) as raised:
+            import_model(nn.Linear(6, 6), loss_fn, batch, rows=[3, 2] if loss_fn is pairs else [2])
+        message = str(raised.value)
+        assert re.search(rf"{__file__}:\d+: .* with the batch's 8 rows, and not with a part of \d of them", message)
+        assert re.search(reason, message)
+    # What is wrong with all rows, too, is PyTorch's to tell.
+    with pytest.raises(RuntimeError, match="reduction dim|shapes"):
+        import_model(nn.Linear(5, 6), loss_fn, batch, rows=[3, 2])
+
+
+class WithLoss(nn.Linear):
+    """Gives numbers of its own, of which `use` makes something."""
+
+    def __init__(self, use):
+        super().__init__(6, 6)
+        self.use = use
+
+    def forward(self, x, y):
+        z = super().forward(x)
+        return self.use(z, F.mse_loss(z, y))
+
+
+def test_numbers_of_the_model_that_only_become_its_loss_mix_nothing():
+    batch = (*BATCH, BATCH[1])
+    for use, loss_fn in (
+        (lambda z, loss: (z, loss), lambda o, t: o[1]),
+        (lambda z, loss: {"a": loss, "b": z.pow(2).mean()}, lambda o, t: sum(o.values())),
+        (lambda z, loss: {"loss": 2 * loss, "logits": z}, lambda o, t: o["loss"] / 4),
+    ):
+        assert mixing(WithLoss(use), loss_fn, batch) == ()
+    for use, loss_fn in (
+        (lambda z, loss: z / loss, zoo.squared),
+        (lambda z, loss: z * loss.sqrt().view(1, 1), zoo.squared),
+        (lambda z, loss: (z, loss), lambda o, t: ((o[0] - o[1]) ** 2).mean()),
+        (lambda z, loss: (z, loss), lambda o, t: (o[1] * len(t), len(t))),
+        (lambda z, loss: (z, loss), lambda o, t: (o[1], 1)),
+    ):
+        (line,) = mixing(WithLoss(use), loss_fn, batch)
+        assert line.startswith(__file__)
+
+
+class Forces(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Sequential(nn.Linear(6, 5), nn.SiLU(), nn.Linear(5, 1))
+
+    def forward(self, x):
+        x = x.detach().requires_grad_(True)
+        return torch.autograd.grad(self.layer(x).sum(), x, create_graph=True)[0]
+
+
+def test_a_derivative_in_forward_mixes_nothing():
+    torch.manual_seed(0)
+    model, x, y = Forces(), *BATCH
+    pair = lambda o, t: (F.mse_loss(o, t, reduction="sum"), t.numel())  # noqa: E731
+    assert import_model(model, pair, BATCH, rows=(3, 2)).mixing == ()
+    imported = import_model(model, zoo.squared, BATCH, rows=(3, 2))
+    assert imported.mixing == ()
+    import_model(model, zoo.squared, BATCH, rows=(3, 2), training=False, form=imported.loss)
+    zoo.squared(model(x), y).backward()
+    outcome = train(imported, list(zip(x.split(3), y.split(3), strict=True)))
+    for name, parameter in model.named_parameters():
+        if parameter.grad is not None and parameter.grad.abs().max():
+            assert torch.allclose(outcome.gradients[name], parameter.grad, rtol=1e-4, atol=1e-6), name
