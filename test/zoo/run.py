@@ -3,8 +3,8 @@
 
 python test/zoo/run.py [MODEL …] [--ways one dp2 pp2 pp2xdp2] [--json FILE] [--seconds 900] [--list]
 
-Every model runs in a process of its own, one after the other. Exit code 1 if one gives wrong numbers, crashes or takes longer than the limit, or is refused
-though it should not be; 0 else.
+Every model runs in a process of its own, one after the other. Exit code 1 if one gives wrong numbers, crashes or takes longer than the limit; 0 else, also where
+some are refused.
 """
 
 from __future__ import annotations
