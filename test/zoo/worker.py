@@ -15,7 +15,7 @@ import torch
 import piper
 from catalogue import find
 from compare import Truths, compare
-from piper.errors import PiperError
+from piper.errors import CompileError, PiperError
 from piper.importer.errors import ImporterError
 from subject import Subject
 from truth import adamw
@@ -68,7 +68,8 @@ def _compile(subject: Subject, way: str) -> piper.Program:
 
 def _refusal(error: Exception) -> str:
     """A refusal names what the user can change; anything else that a compilation raises is a fault of Piper."""
-    return "refused" if isinstance(error, (piper.UsageError, ImporterError)) else "CRASHED"
+    clear = isinstance(error, (piper.UsageError, ImporterError)) and not isinstance(error, CompileError)
+    return "refused" if clear else "CRASHED"
 
 
 if __name__ == "__main__":
