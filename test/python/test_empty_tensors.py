@@ -45,7 +45,9 @@ def test_an_empty_table_is_no_state(buffers):
 
 def test_an_empty_buffer_that_is_read_is_refused():
     model = Cached(before=torch.tensor([]))
-    with pytest.raises(piper.UsageError, match="buffers without elements are not supported: before: make them in forward"):
+    with pytest.raises(
+        piper.UsageError, match="buffers without elements are not supported: before: make them in forward"
+    ):
         compiled(model, (torch.randn(4, 3, 8), torch.randn(4, 8)))
 
 

@@ -6,9 +6,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-import torch
-
 import piper
+import torch
 from subject import Subject
 from truth import RATE, STEPS, Outcome, Values, run
 
@@ -76,7 +75,10 @@ def _arguments(subject: Subject):
 def _worst_gradient(own: Values, exact: Values, eager: Values) -> tuple[float, str]:
     """What PyTorch has no gradient of must be zero, and is unlike any other if it is not."""
     allowed = _allowed(exact, eager)
-    found = {name: _ratio(_largest(own[name] - value), allowed[name]) if name in own else math.inf for name, value in exact.items()}
+    found = {
+        name: _ratio(_largest(own[name] - value), allowed[name]) if name in own else math.inf
+        for name, value in exact.items()
+    }
     found |= {name: math.inf for name, value in own.items() if name not in exact and value.any()}
     where = max(found, key=found.get)
     return found[where], where

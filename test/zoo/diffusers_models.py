@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import diffusers
 import torch
+from subject import ROWS, Subject, images, stirred
 from torch import nn
 from torch.nn import functional as F
-
-from subject import ROWS, Subject, images, stirred
 
 
 class _Target(nn.Module):

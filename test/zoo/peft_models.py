@@ -32,7 +32,9 @@ def ia3() -> Subject:
     """Factors on keys, values and the feed-forward of GPT-2."""
     return _adapted(
         gpt2(),
-        peft.IA3Config(task_type="CAUSAL_LM", target_modules=["c_attn", "mlp.c_proj"], feedforward_modules=["mlp.c_proj"]),
+        peft.IA3Config(
+            task_type="CAUSAL_LM", target_modules=["c_attn", "mlp.c_proj"], feedforward_modules=["mlp.c_proj"]
+        ),
     )
 
 

@@ -25,7 +25,9 @@ def show(rows: dict[str, dict[str, dict]]) -> None:
     console.print(shown)
     for message, places in _messages(rows).items():
         console.print(f"{', '.join(places)}: {message}", markup=False, highlight=False)
-    console.print(", ".join(f"{count} {verdict}" for verdict, count in Counter(r["verdict"] for r in all_of(rows)).items()))
+    console.print(
+        ", ".join(f"{count} {verdict}" for verdict, count in Counter(r["verdict"] for r in all_of(rows)).items())
+    )
 
 
 def all_of(rows: dict[str, dict[str, dict]]) -> Iterator[dict]:

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
+from subject import Subject, classes, images, stirred
 from timm.models.convnext import ConvNeXt
 from timm.models.mlp_mixer import Affine, MlpMixer, ResBlock
 from timm.models.swin_transformer import SwinTransformer
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.nn import functional as F
-
-from subject import Subject, classes, images, stirred
 
 
 def _classifier(model: nn.Module) -> Subject:
@@ -19,9 +18,7 @@ def _classifier(model: nn.Module) -> Subject:
 
 def timm_vit() -> Subject:
     """Patches of an image, a class token."""
-    return _classifier(
-        VisionTransformer(img_size=16, patch_size=4, num_classes=5, embed_dim=32, depth=2, num_heads=4)
-    )
+    return _classifier(VisionTransformer(img_size=16, patch_size=4, num_classes=5, embed_dim=32, depth=2, num_heads=4))
 
 
 def timm_swin() -> Subject:

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 import torchvision.models as tv
+from subject import ROWS, Subject, classes, images, stirred
 from torch import nn
 from torch.nn import functional as F
-
-from subject import ROWS, Subject, classes, images, stirred
 
 #: A BatchNorm needs more than one number for each channel, and deep in the network an image is one.
 _MANY = 2 * ROWS

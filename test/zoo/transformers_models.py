@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 import transformers as hf
-
 from subject import ROWS, VOCABULARY, Subject, classes, images, padding, some_ignored, tokens
 
 _SIZES = dict(
@@ -101,7 +100,13 @@ def opt() -> Subject:
 def bloom() -> Subject:
     """Alibi in place of positions."""
     config = hf.BloomConfig(
-        vocab_size=VOCABULARY, hidden_size=32, n_layer=2, n_head=4, hidden_dropout=0.0, attention_dropout=0.0, **_SPECIAL
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        n_layer=2,
+        n_head=4,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        **_SPECIAL,
     )
     return _language(hf.BloomForCausalLM(config))
 
@@ -114,7 +119,12 @@ def phi() -> Subject:
 def falcon() -> Subject:
     """One key and value for all heads."""
     config = hf.FalconConfig(
-        vocab_size=VOCABULARY, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, hidden_dropout=0.0, **_SPECIAL
+        vocab_size=VOCABULARY,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        hidden_dropout=0.0,
+        **_SPECIAL,
     )
     return _language(hf.FalconForCausalLM(config))
 

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import nn
-
 from piper.arithmetic import InFloat64, widened
 from subject import Subject
+from torch import nn
 
 STEPS = 3
 RATE = 1e-3
@@ -78,6 +77,9 @@ def _map(batch: Any, change: Any) -> Any:
 
 def _divide(batch: Any, count: int) -> list[Any]:
     return [
-        _map(batch, lambda value, part=part: value.tensor_split(count)[part] if isinstance(value, torch.Tensor) else value)
+        _map(
+            batch,
+            lambda value, part=part: value.tensor_split(count)[part] if isinstance(value, torch.Tensor) else value,
+        )
         for part in range(count)
     ]

@@ -10,9 +10,8 @@ import time
 import warnings
 
 import operators  # noqa: F401
-import torch
-
 import piper
+import torch
 from catalogue import find
 from compare import Truths, compare
 from piper.errors import CompileError, PiperError
