@@ -10,7 +10,7 @@ SOURCES := $(shell find CMakeLists.txt pyproject.toml dialect passes runtime pyt
   -not -path '*/__pycache__/*' -not -name '*.md')
 CXX_SOURCES := $(shell find dialect passes runtime python/bindings test -name '*.cpp' -o -name '*.h')
 
-.PHONY: test demo bench bench-runtime install lit test-runtime test-fuzz fuzz sanitize sanitize-lit test-python format lint clean
+.PHONY: test demo zoo bench bench-runtime install lit test-runtime test-fuzz fuzz sanitize sanitize-lit test-python format lint clean
 .DELETE_ON_ERROR:
 
 # The packages of [build-system] go into .venv, so that a changed source file costs an incremental build.
@@ -83,6 +83,16 @@ test-python: install
 
 demo: install
 	$(BIN)/python -m piper.examples.demo
+
+# Public models against plain PyTorch; takes about an hour on two cores. Nothing of it is part of `make test`.
+ZOO ?=
+$(VENV)/.zoo-packages: $(VENV)/.installed
+	$(BIN)/python -m pip install -q $$($(BIN)/python -c \
+	  "import tomllib; print(*tomllib.load(open('pyproject.toml', 'rb'))['project']['optional-dependencies']['zoo'])")
+	touch $@
+
+zoo: $(VENV)/.zoo-packages
+	OMP_NUM_THREADS=1 $(BIN)/python test/zoo/run.py $(ZOO)
 
 # Takes about half an hour on two cores; nothing else should run meanwhile.
 bench: install bench-runtime

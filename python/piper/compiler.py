@@ -20,7 +20,7 @@ from .directives import Place, Replicate, Strategy
 from .errors import RanksDifferError, StrategyError, UsageError
 from .importer import import_model
 from .importer.ambient import set_aside
-from .importer.imported import Imported, State
+from .importer.imported import Imported, State, StateRef
 from .importer.inputs import Batch as ImportedBatch
 from .importer.inputs import describe, forward_parameters, settled_dims
 from .importer.loss import own_loss
@@ -226,11 +226,13 @@ def rows_of(batch: Any, batch_dims: Mapping[str, int | None] | None) -> int | No
 
 
 def _check_sizes(training: Imported) -> None:
-    empty = [name for name, state in training.states.items() if state.trainable and 0 in state.shape]
-    if empty:
-        raise UsageError(
-            f"parameters without elements are not supported: {', '.join(empty)}: leave them out of the model"
-        )
+    """What trains has elements, and so has what forward reads."""
+    read = {operand.name for node in training.nodes for operand in node.operands if isinstance(operand, StateRef)}
+    empty = [state for state in training.states.values() if 0 in state.shape]
+    for kind, advice in (("parameter", "leave them out of the model"), ("buffer", "make them in forward instead")):
+        names = [s.name for s in empty if s.kind == kind and (s.trainable or s.name in read)]
+        if names:
+            raise UsageError(f"{kind}s without elements are not supported: {', '.join(names)}: {advice}")
 
 
 def _indices(training: Imported) -> dict[str, set[int]]:

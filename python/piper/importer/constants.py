@@ -77,9 +77,11 @@ def _lift(graph: fx.Graph, values: dict[fx.Node, torch.Tensor], constants: Const
         if node in constants.recipes or not needed or not isinstance(value, torch.Tensor):
             continue
         with graph.inserting_before(node if node.op == "call_function" else first_call):
-            if value.numel() == 1:
+            if value.numel() <= 1:
+                # A state has elements.
+                number = value.item() if value.numel() else 0
                 options = {"dtype": value.dtype, "device": value.device}
-                replacement = graph.call_function(aten.full.default, (list(value.shape), value.item()), options)
+                replacement = graph.call_function(aten.full.default, (list(value.shape), number), options)
                 constants.recipes.add(replacement)
             else:
                 value = value.detach().contiguous()

@@ -43,7 +43,7 @@ def counted(model: nn.Module, units: Mapping[str, nn.Module], batch: Any) -> tup
     Raises:
         ImporterError: the forward fails on the shapes of the batch, or depends on its data.
     """
-    batch = Batch.of(_with_target(batch))
+    batch = _called_with(batch)
     count = _Count(units)
     try:
         with Places({"model": model}).kept(), sdpa_kernel(SDPBackend.MATH), torch.enable_grad(), count:
@@ -59,13 +59,9 @@ def counted(model: nn.Module, units: Mapping[str, nn.Module], batch: Any) -> tup
     return count.costs, count.calls
 
 
-def _with_target(batch: Any) -> Any:
-    """A model that makes its own loss needs no target, and no other model's counts here."""
-    return (
-        {**batch, "target": None}
-        if isinstance(batch, Mapping) and "kwargs" in batch and "target" not in batch
-        else batch
-    )
+def _called_with(batch: Any) -> Batch:
+    """A batch without a target is one of a model that computes its own loss, and holds its arguments."""
+    return Batch.without_target(batch) if isinstance(batch, Mapping) and "target" not in batch else Batch.of(batch)
 
 
 class _Count:

@@ -191,6 +191,8 @@ def test_layers_that_fill_a_cache_are_called_once(capfd):
         ["layers.2", "layers.3", "head"],
     ]
     assert stages_of(model, stages=2, batch={**batch, "target": None}) == stages_of(model, stages=2, batch=batch)
+    # As piper.compile takes them where there is no loss_fn.
+    assert stages_of(model, stages=2, batch=batch["kwargs"]) == stages_of(model, stages=2, batch=batch)
     assert capfd.readouterr() == ("", "")
 
 
