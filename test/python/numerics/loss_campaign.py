@@ -47,9 +47,11 @@ def trial(kind, loss_fn, strategy):
             program = piper.compile(model, loss_fn, batch, strategy=strategy, progress=False)
     except piper.PiperError as error:
         return ("refused" if "loss_forms.py:" in str(error) else "REFUSED WITHOUT A LINE"), str(error).splitlines()[0]
-    with program:
+    try:
         got = program.gradients(*batch)
         loss = program.evaluate(*batch)
+    finally:
+        program.close()
     want_loss, want = plain(model, loss_fn, batch)
     if len(got) != len(want):
         return "WRONG", f"{sorted(got)} instead of {sorted(want)}"
