@@ -24,6 +24,7 @@ class Subject:
         batch: as `piper.compile` takes it; without loss_fn the model's arguments by name.
         loss_fn: None where the model computes its own loss.
         coupled: whether its rows meet as they do in a BatchNorm: then plain PyTorch looped over the parts is the truth.
+        batch_dims: as for `piper.compile`, where no labels tell the rows.
         refused: whether Piper is to refuse it where the batch is divided, because the loss compares rows.
     """
 
@@ -31,6 +32,7 @@ class Subject:
     batch: Any
     loss_fn: Callable | None = None
     coupled: bool = False
+    batch_dims: dict[str, int | None] | None = None
     refused: bool = False
 
 

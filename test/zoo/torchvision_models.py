@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 #: A BatchNorm needs more than one number for each channel, and deep in the network an image is one.
-_MANY = 2 * ROWS
+_MANY = 4 * ROWS
 
 
 def _classifier(model: nn.Module, rows: int = ROWS, size: int = 16, coupled: bool = False) -> Subject:

@@ -279,7 +279,8 @@ def clip() -> Subject:
     )
     model = hf.CLIPModel(config).train()
     batch = dict(input_ids=tokens(), pixel_values=images(), attention_mask=padding(), return_loss=True)
-    return Subject(model, dict(kwargs=batch), refused=True)
+    rows = {f"kwargs.{name}": 0 for name in batch if name != "return_loss"}
+    return Subject(model, dict(kwargs=batch), batch_dims=rows, refused=True)
 
 
 def _image_sizes_plain() -> dict[str, Any]:

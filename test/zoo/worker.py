@@ -61,6 +61,7 @@ def _compile(subject: Subject, way: str) -> piper.Program:
         subject.batch,
         strategy=strategy(way),
         optimizer=adamw(subject.model),
+        batch_dims=subject.batch_dims,
         progress=False,
     )
 
