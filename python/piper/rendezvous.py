@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import hashlib
 import os
@@ -28,6 +29,24 @@ _meetings = 0
 _POLL_SECONDS = 0.01
 # A store answers within this time.
 _ANSWER_SECONDS = 1.0
+
+# Threads that may still be in a call of the store.
+_asking: list[threading.Thread] = []
+
+
+def _in_background(work: Callable[[], None]) -> None:
+    """Runs what may never return, such as a call of a store that does not answer."""
+    _asking[:] = [thread for thread in _asking if thread.is_alive()]
+    _asking.append(threading.Thread(target=work, daemon=True, name="rendezvous"))
+    _asking[-1].start()
+
+
+@atexit.register
+def _await_answers() -> None:
+    """A call that returns while the interpreter ends would abort the process, so those that are about to return may do so first."""
+    deadline = time.monotonic() + _ANSWER_SECONDS
+    for thread in _asking:
+        thread.join(max(deadline - time.monotonic(), 0))
 
 
 @dataclass(frozen=True)
@@ -226,7 +245,7 @@ def _other_master(address: tuple[str, int], prefix: str) -> str | None:
             found.put(None)
 
     # Who listens there may be no store, and never answer.
-    threading.Thread(target=ask, daemon=True, name="rendezvous").start()
+    _in_background(ask)
     try:
         return found.get(timeout=_ANSWER_SECONDS)
     except queue.Empty:
@@ -260,7 +279,7 @@ def _ask_store(work: Callable[[], None], address: tuple[str, int], deadline: flo
     server = "the launcher's store" if _is_served() else "rank 0"
     failure = f"{server}, where the ranks meet ({address[0]}:{address[1]}), "
     # Calls of the store end late or never where its process is stopped, or is none.
-    threading.Thread(target=body, daemon=True, name="rendezvous").start()
+    _in_background(body)
     try:
         error = _next_of(ended, max(deadline - time.monotonic(), 0), _ANSWER_SECONDS)
     except queue.Empty:
