@@ -49,6 +49,7 @@ class Reference:
         self._model = model
         self._modules = [model, *([loss_fn] if isinstance(loss_fn, nn.Module) else [])]
         self._loss_fn = loss_fn if loss_fn is not None else losses.own_loss
+        self._where = losses.where_is(self._loss_fn, model)
         self._batch_dims, self._reduction = batch_dims, loss_reduction
         self._form: losses.LossForm | None = None
 
@@ -94,10 +95,10 @@ class Reference:
             session.set_buffers(buffers)
             value = session.value(converted)
             if rows is None or rows < 2:
-                self._form = losses.form_of(value, self._loss_fn)
+                self._form = losses.form_of(value, self._where)
                 return
             fewer = _chosen(converted, inputs, torch.arange(rows // 2))
-            self._form = losses.settled_form([(rows, value), (rows // 2, session.value(fewer))], self._loss_fn)
+            self._form = losses.settled_form([(rows, value), (rows // 2, session.value(fewer))], self._where)
             session.set_buffers(buffers)
 
     def _divide(

@@ -23,9 +23,8 @@ class Subject:
         model: in training mode, without dropout.
         batch: as `piper.compile` takes it; without loss_fn the model's arguments by name.
         loss_fn: None where the model computes its own loss.
-        coupled: whether its rows meet as they do in a BatchNorm: then plain PyTorch looped over the parts is the truth.
+        coupled: whether its rows meet, as they do in a BatchNorm or in a contrastive loss of the model's own: then plain PyTorch looped over the parts is the truth.
         batch_dims: as for `piper.compile`, where no labels tell the rows.
-        refused: whether Piper is to refuse it where the batch is divided, because the loss compares rows.
     """
 
     model: nn.Module
@@ -33,7 +32,6 @@ class Subject:
     loss_fn: Callable | None = None
     coupled: bool = False
     batch_dims: dict[str, int | None] | None = None
-    refused: bool = False
 
 
 def tokens(rows: int = ROWS, length: int = 12, low: int = 3, high: int = VOCABULARY) -> torch.Tensor:

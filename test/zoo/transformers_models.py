@@ -272,15 +272,16 @@ def _image_sizes() -> dict[str, Any]:
 
 
 def clip() -> Subject:
-    """Its loss compares each row with all others."""
+    """Its loss compares each row with all others of a part."""
     text = dict(_SIZES, bos_token_id=1, eos_token_id=2, projection_dim=16)
     config = hf.CLIPConfig(
         text_config=text, vision_config=dict(_image_sizes_plain(), projection_dim=16), projection_dim=16
     )
     model = hf.CLIPModel(config).train()
-    batch = dict(input_ids=tokens(), pixel_values=images(), attention_mask=padding(), return_loss=True)
+    count = 2 * ROWS
+    batch = dict(input_ids=tokens(count), pixel_values=images(count), attention_mask=padding(count), return_loss=True)
     rows = {f"kwargs.{name}": 0 for name in batch if name != "return_loss"}
-    return Subject(model, dict(kwargs=batch), batch_dims=rows, refused=True)
+    return Subject(model, dict(kwargs=batch), coupled=True, batch_dims=rows)
 
 
 def _image_sizes_plain() -> dict[str, Any]:

@@ -85,10 +85,14 @@ def import_model(
     step = Step(children, loss_fn, example, inputs, loss_reduction, example_rows, observer)
     is_divided = example_rows is not None and wanted_rows != (example_rows,)
     with contextlib.nullcontext() if training else _evaluating(children.values()):
-        known = step.survey(wanted_rows[0], form) if is_divided else Survey()
         states = _states(children)
         aliases = _aliases(children, states)
-        joints, weights = step.capture(wanted_rows, known.form, training, aliases)
+        if is_divided and form is not None and form.traits is not None and not training:
+            known = Survey(form)
+            joints, weights = step.capture_alike(wanted_rows, form, aliases)
+        else:
+            known = step.survey(wanted_rows[0]) if is_divided else Survey()
+            joints, weights = step.capture(wanted_rows, known.form, training, aliases)
         if training and not is_divided and step.form.kind == "pair" and example_rows is not None:
             _refuse_means(step, example_rows)
         mixing = [*known.mixing, *step.form.scalars]
@@ -114,7 +118,7 @@ def import_model(
 
 def _refuse_means(step: Step, rows: int) -> None:
     """A loss and a metric look like a sum and its weight, also where nothing is divided."""
-    form = step.survey(rows, None).form
+    form = step.survey(rows).form
     if form is not None and not form.splittable:
         raise ImporterError(form.advice)
 

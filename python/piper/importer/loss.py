@@ -46,8 +46,10 @@ def own_loss(output: Any, target: Any = None) -> torch.Tensor:
     )
 
 
-def where_is(loss_fn: Callable) -> str:
-    """The line of a loss, as "file:line", or its name."""
+def where_is(loss_fn: Callable, model: nn.Module | None = None) -> str:
+    """The line of a loss, or of the `model` that computes it itself, as "file:line"; or its name."""
+    if loss_fn is own_loss and model is not None:
+        return where_is(model)
     code = getattr(inspect.unwrap(loss_fn), "__code__", None)
     if code is None and isinstance(loss_fn, nn.Module):
         code = getattr(type(loss_fn).forward, "__code__", None)
@@ -126,16 +128,15 @@ def checked_pair(result: Sequence, reduction: str | None = None, where: str = ""
     return total, weight.to(_wide(total.dtype))
 
 
-def form_of(value: LossValue, loss_fn: Callable) -> LossForm:
-    """The form where the batch is not divided: one number of rows is all there is."""
+def form_of(value: LossValue, where: str) -> LossForm:
+    """The form where the batch is not divided: one number of rows is all there is. `where`: the loss's line."""
     declared = _declared(value)
-    return declared or loss_rules.of_one_part(value.traits(), where_is(loss_fn))
+    return declared or loss_rules.of_one_part(value.traits(), where)
 
 
-def settled_form(found: Sequence[tuple[int, LossValue]], loss_fn: Callable) -> LossForm:
-    """The form by values at two numbers of rows."""
+def settled_form(found: Sequence[tuple[int, LossValue]], where: str) -> LossForm:
+    """The form by values at two numbers of rows. `where`: the loss's line."""
     (rows, value), (more, other) = found
-    where = where_is(loss_fn)
     form = loss_rules.settle(value.traits(), other.traits(), (rows, more), where)
     declared = _declared(value)
     if declared is None:
@@ -192,7 +193,7 @@ def loss_terms(
     recognizer: has looked on while the model made `output`; where the model computes its own loss it has to.
     """
     value = evaluate(recognizer or LossRecognizer(_parameters(loss_fn)), loss_fn, output, target, reduction)
-    form = form or form_of(value, loss_fn)
+    form = form or form_of(value, where_is(loss_fn))
     return terms_of(value, form, rows), form
 
 

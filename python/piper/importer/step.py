@@ -36,6 +36,10 @@ class Survey:
     mixing: tuple[str, ...] = ()
 
 
+class _OtherLoss(ImporterError):
+    """The loss is not made of the same summands."""
+
+
 class Step:
     """Model, loss and example batch. `form` is that of the loss once the step is captured, `inputs` also hold what the program gets beside the batch."""
 
@@ -57,6 +61,9 @@ class Step:
         self._reduction = reduction
         self._total_rows = total_rows
         self._observer = observer
+        self._where = where_is(loss_fn, children[MODEL])
+        #: A number of rows, and what the loss of so many is to look like.
+        self._expected: tuple[int, Any] | None = None
 
     def options(self, example: Batch) -> tuple:
         """What `again` makes this step of, with an example batch that holds no tensors: without the model."""
@@ -70,10 +77,8 @@ class Step:
         step.form = form
         return step
 
-    def survey(self, rows: int, form: LossForm | None) -> Survey:
+    def survey(self, rows: int) -> Survey:
         """Runs the step with `rows` rows and with twice as many.
-
-        form: what is known of the loss from training; where it looks the same here nothing else has to be run.
 
         Raises:
             ImporterError: the step runs with one number of rows only, and nothing is said of its loss.
@@ -86,11 +91,6 @@ class Step:
 
             self._dry_run(count, look, recorder)
 
-        if form is not None and form.traits is not None:
-            with self._part(rows):
-                run(rows, None)
-            if values[rows].traits() == form.traits:
-                return Survey(form)
         try:
             mixing = mixing_lines(run, rows, lambda: values[rows].weight is None and self._reduction is None)
         except Exception:  # noqa: BLE001  (a model may refuse other numbers of rows than it is used with, in any way)
@@ -109,7 +109,7 @@ class Step:
                 with self._part(rows):
                     raise
             return self._of_one_number(rows, values[rows], error)
-        return settled_form([(rows, values[rows]), (other, values[other])], self._loss_fn)
+        return settled_form([(rows, values[rows]), (other, values[other])], self._where)
 
     @contextlib.contextmanager
     def _part(self, rows: int | None) -> Iterator[None]:
@@ -136,7 +136,7 @@ class Step:
 
     def _of_one_number(self, rows: int, value: LossValue, error: Exception) -> LossForm:
         if value.weight is not None or self._reduction is not None:
-            return form_of(value, self._loss_fn)
+            return form_of(value, self._where)
         raise ImporterError(
             f"the model runs with {rows} rows and not with {rows + 1}, so nothing tells whether its loss is a mean over them: return a pair "
             f"(sum, weight) from loss_fn, or declare loss_reduction='mean_rows' or 'sum' ({type(error).__name__}: {error})"
@@ -162,13 +162,26 @@ class Step:
                 weights[count] = found
         return joints, weights
 
+    def capture_alike(
+        self, wanted_rows: Sequence[int], form: LossForm, aliases: Mapping[str, str]
+    ) -> tuple[dict[int | None, Joint], dict[int, WeightGraph]]:
+        """`capture` in eval mode by the form that the loss has in training, or by its own where it is made otherwise."""
+        self._expected = (wanted_rows[0], form.traits)
+        try:
+            return self.capture(wanted_rows, form, False, aliases)
+        except _OtherLoss:
+            self.inputs.pop(SHARED_WEIGHTS, None)
+        finally:
+            self._expected = None
+        return self.capture(wanted_rows, self.survey(wanted_rows[0]).form, False, aliases)
+
     def _without_host(self, wanted_rows, form: LossForm, training: bool, aliases):
         del self.inputs[SHARED_WEIGHTS]
         other = loss_rules.without_host(form)
         if other is not None:
             return self.capture(wanted_rows, other, training, aliases)
         raise ImporterError(
-            f"the loss ({where_is(self._loss_fn)}) divides its summands by different weights, one of which depends on what the model computes, so that it "
+            f"the loss ({self._where}) divides its summands by different weights, one of which depends on what the model computes, so that it "
             "is not known before the whole batch has been computed: return a pair (sum, weight) with one weight, or compute that weight from the batch"
         )
 
@@ -177,7 +190,9 @@ class Step:
         form = self.form
 
         def finish(value: LossValue, tensors: Mapping[str, torch.Tensor]):
-            self.form = form or form_of(value, self._loss_fn)
+            if self._expected is not None and rows == self._expected[0] and value.traits() != self._expected[1]:
+                raise _OtherLoss
+            self.form = form or form_of(value, self._where)
             total, weight = graph_pair(value, self.form, rows, self._total_rows, tensors.get(SHARED_WEIGHTS))
             shared = weights_to_share(value) if self.form.host_weights else ()
             return total.to(torch.float32), weight.to(torch.float32), *shared

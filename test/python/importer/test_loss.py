@@ -8,7 +8,7 @@ import torch.nn.functional as F
 import zoo
 from executor import train
 from piper.importer import ImporterError, import_model
-from piper.importer.loss import combined, evaluate, loss_terms, settled_form
+from piper.importer.loss import combined, evaluate, loss_terms, settled_form, where_is
 from piper.importer.recognizer import LossRecognizer
 from torch import nn
 
@@ -86,7 +86,7 @@ def test_parts_combine(name):
 def settled(loss_fn, out, target, reduction=None):
     """The form by four rows and by two."""
     values = [(n, evaluate(LossRecognizer(), loss_fn, out[:n], target[:n], reduction)) for n in (2, 4)]
-    return settled_form(values, loss_fn)
+    return settled_form(values, where_is(loss_fn))
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,62 @@ def test_a_model_that_computes_its_own_loss(tmp_path):
     again.close()
 
 
+class OtherInEvaluation(nn.Module):
+    """A term that only training has, or only evaluation; beside a mean over labels that count it wants another weight."""
+
+    def __init__(self, when):
+        super().__init__()
+        self.body, self.head, self.when = nn.Linear(6, 8), nn.Linear(8, 4), when
+
+    def forward(self, x, labels):
+        logits = self.head(torch.tanh(self.body(x)))
+        loss = F.cross_entropy(logits, labels, ignore_index=2)
+        return loss + 0.1 * logits.pow(2).mean() if self.training == self.when else loss
+
+
+@pytest.mark.parametrize("when", [True, False])
+def test_a_loss_that_is_made_otherwise_in_eval_mode(when):
+    torch.manual_seed(0)
+    model = OtherInEvaluation(when)
+    batch = {"x": torch.randn(7, 6), "labels": torch.tensor([0, 1, 2, 3, 2, 1, 2])}
+    strategy = piper.strategies.data_parallel(piper.Mesh(dp=2))
+    program = piper.compile(model, batch=batch, strategy=strategy, progress=False)
+    loss = model(**batch)
+    loss.backward()
+    assert worst(program.gradients(**batch), {name: p.grad for name, p in model.named_parameters()}) < 1e-5
+    assert program.evaluate(batch).item() == pytest.approx(model.eval()(**batch).item(), rel=1e-6)
+    program.close()
+
+
+class Contrastive(nn.Module):
+    """As CLIP: each image is compared with every text."""
+
+    def __init__(self):
+        super().__init__()
+        self.image, self.text = nn.Linear(4, 3), nn.Linear(5, 3)
+
+    def forward(self, image, text):
+        scores = F.normalize(self.image(image), dim=-1) @ F.normalize(self.text(text), dim=-1).t()
+        own = torch.arange(len(scores))
+        return {"loss": (F.cross_entropy(scores, own) + F.cross_entropy(scores.t(), own)) / 2}
+
+
+def test_rows_that_meet_in_a_models_own_loss():
+    torch.manual_seed(0)
+    model, batch = Contrastive(), {"image": torch.randn(8, 4), "text": torch.randn(8, 5)}
+    strategy = piper.strategies.data_parallel(piper.Mesh(dp=2))
+    with pytest.raises(piper.UsageError, match=r"the loss \(.*test_losses\.py:\d+\).*can't be combined"):
+        piper.compile(model, batch=batch, strategy=strategy, progress=False)
+    # By their rows they are divided, and that is the loop over parts.
+    rows = {"kwargs.image": 0, "kwargs.text": 0}
+    with pytest.warns(piper.CoupledRowsWarning, match=r"the loss of the model"):
+        program = piper.compile(model, batch=batch, strategy=strategy, batch_dims=rows, progress=False)
+    losses = [model(**{name: value[part] for name, value in batch.items()})["loss"] for part in (slice(4), slice(4, 8))]
+    (sum(losses) / 2).backward()
+    assert worst(program.gradients(**batch), {name: p.grad for name, p in model.named_parameters()}) < 1e-5
+    program.close()
+
+
 @pytest.mark.parametrize("output", [lambda x: x, lambda x: {"logits": x}, lambda x: (x.mean(), x)])
 def test_models_without_a_loss_of_their_own_are_refused(output):
     model = nn.Linear(4, 4)
