@@ -201,6 +201,15 @@ def ExpandConversions : Pass<"piper-expand-conversions", "::mlir::ModuleOp"> {
   let dependentDialects = ["::mlir::arith::ArithDialect"];
 }
 
+def HoldBitsOfBFloat16 : Pass<"piper-hold-bits-of-bfloat16", "::mlir::ModuleOp"> {
+  let summary = "In the LLVM dialect values of bf16 become values of i16";
+  let description = [{
+    Nothing computes with them any more. Where LLVM takes a vector of bf16
+    apart it would round its elements again, by a routine that nobody provides.
+  }];
+  let dependentDialects = ["::mlir::LLVM::LLVMDialect"];
+}
+
 def WidenBooleans : Pass<"piper-widen-booleans", "::mlir::ModuleOp"> {
   let summary = "Memory of i1 becomes memory of i8, one byte per element";
   let dependentDialects = ["::mlir::arith::ArithDialect"];

@@ -119,6 +119,7 @@ void buildLLVMPhase(OpPassManager &pm) {
   pm.addPass(createUBToLLVMConversionPass());
   pm.addPass(createReconcileUnrealizedCastsPass());
   cleanUp(pm);
+  pm.addPass(createHoldBitsOfBFloat16());
   pm.addPass(createPackedEntry());
 }
 } // namespace
