@@ -113,6 +113,17 @@ def test_function(name):
     assert_matches(function, arguments)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_rows_of_any_length_are_rounded_and_widened(dtype):
+    """LLVM unrolls short rows, and takes the vectors apart whose length is no power of two."""
+    rows = [randn(count, length) for count in (1, 3, 10) for length in range(1, 35)]
+    rows[-1][0, :3] = torch.tensor([INF, -INF, NAN])
+    assert_matches(lambda *x: tuple(row.to(dtype) for row in x), rows)
+    narrow = [row.to(dtype) for row in rows]
+    assert_matches(lambda *x: tuple(row.float() * 3 for row in x), narrow)
+    assert_matches(lambda *x: tuple(F.pad(row.flip(1), (1, 2), value=1.0) for row in x), narrow)
+
+
 @pytest.mark.parametrize("dtype, tolerance", [(torch.bfloat16, 1e-2), (torch.float16, 2e-3)])
 def test_half_precision(dtype, tolerance):
     arguments = [randn(4, 5).to(dtype), randn(5, 4).to(dtype)]

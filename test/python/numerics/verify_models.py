@@ -107,12 +107,14 @@ class Shifted(nn.Module):
 
 
 class Tied(nn.Module):
+    """A head whose weight is that of an embedding."""
+
     def __init__(self, embedding):
         super().__init__()
-        self.embedding = embedding
+        self.weight = embedding.weight
 
     def forward(self, x):
-        return F.linear(x, self.embedding.weight)
+        return F.linear(x, self.weight)
 
 
 class Chain(nn.Module):
