@@ -236,7 +236,7 @@ class Agreement:
 
 
 def collective(method: Callable) -> Callable:
-    """A method of `Program` that all ranks call together: somewhere in it they agree.
+    """A method of `Program` that all ranks call together: somewhere in it they agree. Threads of one rank take turns.
 
     Where it raises UsageError on one rank before that, it does so on all.
     """
@@ -244,7 +244,8 @@ def collective(method: Callable) -> Callable:
 
     @functools.wraps(method)
     def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return self._agreement.run(name, functools.partial(method, self, *args, **kwargs))
+        with self._execution.turn:
+            return self._agreement.run(name, functools.partial(method, self, *args, **kwargs))
 
     return call
 

@@ -13,6 +13,7 @@ from .importer import inputs as importer_inputs
 from .importer.errors import ImporterError
 from .importer.imported import Input
 from .importer.inputs import Batch
+from .memory import plain
 
 _KEYS = {"args", "kwargs", "target"}
 
@@ -83,7 +84,7 @@ def bind(
             raise UsageError(
                 f"input '{name}': expected a dense tensor with values, got one on {tensor.device}, {tensor.layout}"
             )
-    return {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    return {name: plain(tensor) for name, tensor in tensors.items()}
 
 
 def _refuse_other_kinds(batch: Batch, inputs: Mapping[str, Input]) -> None:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import hashlib
 import math
 import os
@@ -19,6 +20,7 @@ import torch
 from . import _runtime
 from .agreement import Fact
 from .errors import PiperError, ProgramError, RankLostError, RunError, UsageError
+from .memory import plain
 from .rendezvous import Process, check_world_size, meet
 
 if TYPE_CHECKING:
@@ -110,7 +112,8 @@ class Execution:
         ]
         self._states = {name: (dtype, shape) for name, _, dtype, shape in self._info["states"]}
         self._closed = False
-        self._turn = threading.Lock()
+        # Threads take turns. Again by the thread that has it: a method of Program keeps it from a run until results are read.
+        self._turn = threading.RLock()
         self._owner = os.getpid()
         self._tracing = False
         self._traced_entry: str | None = None
@@ -167,13 +170,15 @@ class Execution:
         self._check_usable()
         if entry not in self._info["entries"]:
             raise UsageError(f"expected an entry out of {', '.join(self._info['entries'])}, got {entry!r}")
-        tensors = self._order_inputs(inputs) if inputs or not self._is_delayed else [None] * len(self._info["inputs"])
+        given = self._order_inputs(inputs) if inputs or not self._is_delayed else [None] * len(self._info["inputs"])
+        # Held until the run is over.
+        tensors = [v if v is None or isinstance(v, torch.Tensor) else torch.as_tensor(v, device="cpu") for v in given]
         arguments = [
             self._input_argument(spec, tensor, first_row)
             for spec, tensor in zip(self._info["inputs"], tensors, strict=True)
         ]
         bits, values = self._flag_bits(flags), self._scalar_arguments(scalars or {})
-        # Threads take turns: outputs are read before the next run overwrites them.
+        # Outputs are read before the next run overwrites them.
         with self._turn:
             self._check_usable()
             trace, self._tracing = self._tracing, False
@@ -224,6 +229,12 @@ class Execution:
                 return ask()
             except RuntimeError as error:
                 raise self._explained(str(error), stopped) from None
+
+    @property
+    def turn(self) -> contextlib.AbstractContextManager:
+        """Inside it no other thread runs or reads the program."""
+        # In a fork the thread that has it may not be there; what is called then says that the program belongs to another process.
+        return self._turn if self._owner == os.getpid() else contextlib.nullcontext()
 
     @property
     def is_shared(self) -> bool:
@@ -277,11 +288,10 @@ class Execution:
         name, dtype, row_bytes, rows = spec
         if tensor is None:
             return 0, 0, 0
-        if not isinstance(tensor, torch.Tensor):
-            tensor = torch.as_tensor(tensor, device="cpu")
         if tensor.dtype not in (_DTYPES[dtype], _UNSIGNED.get(dtype)):
             raise UsageError(f"input '{name}': expected {_DTYPES[dtype]}, got {tensor.dtype}")
-        if tensor.device.type != "cpu" or tensor.layout != torch.strided or not tensor.is_contiguous():
+        is_plain = tensor.layout == torch.strided and tensor.is_contiguous() and not tensor.is_neg()
+        if tensor.device.type != "cpu" or not is_plain:
             raise UsageError(f"input '{name}': expected a contiguous CPU tensor")
         size = tensor.numel() * tensor.element_size()
         if size == row_bytes * rows:
@@ -355,7 +365,7 @@ class Execution:
                 f"state '{name}': expected {_DTYPES[dtype]} of shape {tuple(shape)}, "
                 f"got {value.dtype} of shape {tuple(value.shape)}"
             )
-        value = value.detach().cpu().contiguous()
+        value = plain(value)
         self._program.write_state(name, value.data_ptr())
 
     def read_gradient(self, name: str) -> torch.Tensor:

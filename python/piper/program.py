@@ -23,6 +23,7 @@ from .identity import SAMPLE_BYTES, call_facts, fingerprint, program_facts, valu
 from .importer.inputs import Batch
 from .importer.loss_weights import SHARED_WEIGHTS
 from .importer.saved_names import is_extra, renaming_advice
+from .memory import plain
 from .notices import warn_user
 from .optimizers import STATE_FORM, Group
 from .plan_simulation import Simulation
@@ -243,9 +244,10 @@ class Program:
 
     def trace(self, *args: Any, local: bool = False, **kwargs: Any) -> tuple[torch.Tensor, list[Any]]:
         """One training step that is also measured: its loss, and what every rank of this process did when."""
-        self._execution.start_trace()
-        loss = self.step(*args, local=local, **kwargs)
-        return loss, self._execution.trace()
+        with self._execution.turn:
+            self._execution.start_trace()
+            loss = self.step(*args, local=local, **kwargs)
+            return loss, self._execution.trace()
 
     def rehearse(self, device: DelayDevice) -> Rehearsal:
         """The program's plan on a device whose kernels and links take stated times: to see order, overlap and waits, on any number of ranks."""
@@ -292,7 +294,7 @@ class Program:
     ) -> None:
         """Sets the states that training begins with. Raises RanksDifferError unless they are equal on all ranks, or rank 0's are to be taken."""
         specs = self._description.states
-        values = {name: value.detach().to("cpu", specs[name].dtype).contiguous() for name, value in values.items()}
+        values = {name: plain(value, specs[name].dtype) for name, value in values.items()}
         self._agreement.run("compile", lambda: self._begin(values, kinds, sync_parameters))
 
     def _begin(self, values: Mapping[str, torch.Tensor], kinds: Mapping[str, str], sync_parameters: bool) -> None:
@@ -312,7 +314,7 @@ class Program:
     def write_states(self, values: Mapping[str, torch.Tensor]) -> None:
         """Sets states by name."""
         for name, value in values.items():
-            self._write(name, value.detach().to("cpu", self._description.states[name].dtype))
+            self._write(name, plain(value, self._description.states[name].dtype))
         if self._watch is not None:
             self._watch.given(values)
 
@@ -427,7 +429,6 @@ class Program:
         """All ranks are about to load the same."""
         if not self._agreement.active:
             return
-        values = {name: value.contiguous() for name, value in values.items()}
         self._agreement.agree(
             repr((sorted((steps or {}).items()), list(values), fingerprint(values.values()))).encode(),
             facts=lambda: [
@@ -474,7 +475,7 @@ def _fit(value: Any, shape: Any, dtype: torch.dtype, name: str, problems: list[s
     elif not torch.can_cast(value.dtype, dtype):
         problems.append(f"'{name}' expected {dtype}, got {value.dtype}")
     else:
-        return value.detach().to("cpu", dtype)
+        return plain(value, dtype)
     return torch.empty(0)
 
 

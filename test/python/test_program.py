@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 import warnings
 
 import piper
@@ -246,6 +247,36 @@ def program():
 def test_batches_that_do_not_fit_are_refused(program, call, message):
     with pytest.raises(piper.UsageError, match=message.replace("(", r"\(")):
         program.step(*call(*batch(0)))
+
+
+def test_views_that_negate_as_they_are_read(program):
+    x, y = batch(5)
+    wanted = program.gradients(-x, y)
+    for name, gradient in program.gradients(torch._neg_view(x), y).items():
+        assert torch.equal(gradient, wanted[name]), name
+    imaginary = torch.complex(torch.zeros_like(x), x).conj().imag
+    assert imaginary.is_neg()
+    assert torch.equal(program.evaluate(imaginary, y), program.evaluate(-x, y))
+
+
+def test_threads_of_one_rank_take_turns(program):
+    """What a thread reads after its run is of that run."""
+    batches = [batch(seed) for seed in range(4)]
+    wanted = [program.gradients(*each) for each in batches]
+    wrong = []
+
+    def work(index):
+        for _ in range(25):
+            got = program.gradients(*batches[index])
+            wrong.extend(name for name, value in got.items() if not torch.equal(value, wanted[index][name]))
+
+    threads = [threading.Thread(target=work, args=(index,)) for index in range(len(batches))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert not wrong
+    assert not torch.equal(wanted[0]["a.weight"], wanted[1]["a.weight"])
 
 
 def _adamw(model, groups=1):

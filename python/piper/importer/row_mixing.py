@@ -2,9 +2,10 @@
 """Finds operations that mix the rows of a batch, so that parts of it computed apart give something else than the whole.
 
 The step runs twice on shapes alone, with two numbers of rows. What treats every row by itself has results that grow as the rows do; a sum over the rows has
-results that don't, products of rows with rows have results that grow faster. What mixes rows and keeps shapes (a softmax over dim 0)
-numbers find (`piper.probing`). A single number that the model makes of its rows mixes them where it meets rows again; where it only becomes part of the loss
-the rules of losses know what it is.
+results that don't, products of rows with rows have results that grow faster. Of what keeps shapes (a roll, a softmax) the dimension tells; of the rest
+numbers do (`piper.probing`). A single number that the model makes of its rows mixes them where it meets rows again; where it only becomes part of the loss
+the rules of losses know what it is. In the loss, which is a sum over the rows, what is made of all rows mixes them where it meets rows again other than as
+the sum that they are divided by, also where that shows in no number of the example (the share of a class that it lacks).
 """
 
 from __future__ import annotations
@@ -24,6 +25,20 @@ BATCH_NORM = "batch_norm"
 _OF_METADATA = "aten.new_"
 #: Tensors made after another's shape.
 _OF_SHAPE = ("aten.ones_like", "aten.zeros_like", "aten.full_like", "aten.empty_like")
+#: Operations that keep shapes and lead numbers along dimensions, to the position of these among their arguments.
+_LEADING = {
+    **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "logcumsumexp", "_softmax", "_log_softmax", "flip"), 1),
+    "roll": 2,
+}
+#: Whose results are sums over what they read, up to a factor.
+_SUMS = ("sum", "mean")
+#: Of which a sum is that of their results, if one operand is such a sum.
+_LINEAR = (
+    *("add", "sub", "rsub", "neg", "mul", "div", "_to_copy", "clone", "detach", "alias", "view", "_unsafe_view", "reshape"),
+    *("unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "select", "slice", "cat", "stack", *_SUMS),
+)  # fmt: skip
+#: What may be done to a number that rows are divided by: the rules of losses know it.
+_OF_DIVISORS = (*_LINEAR, "clamp", "clamp_min", "maximum")
 
 
 @dataclass(frozen=True)
@@ -32,6 +47,8 @@ class _Call:
     source: str
     operands: tuple[int, ...]
     results: tuple[int, ...]
+    #: Of what the operation goes along, for those that lead from one place to another.
+    along: tuple[int, ...]
     in_loss: bool
     #: Which tensors these are, by numbers in the order of their appearance.
     reads: tuple[int, ...]
@@ -67,13 +84,26 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         operands, results = _tensors([args, kwargs]), _tensors(result)
         sizes = (tuple(tensor.numel() for tensor in tensors) for tensors in (operands, results))
-        self.calls.append(
-            _Call(str(func), user_line(), *sizes, self._in_loss, self._numbers(operands), self._numbers(results))
-        )
+        along = _along(func, args, kwargs or {})
+        numbers = self._numbers(operands), self._numbers(results)
+        self.calls.append(_Call(str(func), user_line(), *sizes, along, self._in_loss, *numbers))
         return result
 
     def _numbers(self, tensors: list[torch.Tensor]) -> tuple[int, ...]:
         return tuple(self._seen.setdefault(id(tensor), (len(self._seen), tensor))[0] for tensor in tensors)
+
+
+def _along(func: object, args: tuple, kwargs: dict) -> tuple[int, ...]:
+    """The sizes of the dimensions along which an operation leads numbers from one place to another."""
+    position = _LEADING.get(str(func).removeprefix("aten.").partition(".")[0].rstrip("_"))
+    if position is None:
+        return ()
+    dims = args[position] if len(args) > position else kwargs.get("dim", kwargs.get("dims", ()))
+    shape = args[0].shape
+    if not isinstance(dims, (tuple, list)):
+        return (shape[dims],) if shape else ()
+    # A roll of no dimensions is one of all elements.
+    return tuple(shape[dim] for dim in dims) or (args[0].numel(),)
 
 
 def _tensors(values: object) -> list[torch.Tensor]:
@@ -104,15 +134,20 @@ def _found(first: list[_Call], second: list[_Call], loss: tuple[int, ...]) -> It
     """`loss`: where nothing else judges the single numbers that it consists of."""
     # Single numbers of rows, to the line that made them.
     numbers: dict[int, str] = {}
+    of_loss = _OfLoss()
     for one, two in zip(first, second, strict=True):
         if one.name.startswith((_OF_METADATA, *_OF_SHAPE)):
             continue
+        if one.along != two.along:
+            yield one.source
+        if one.in_loss:
+            yield from of_loss.look(one, two)
         met = [numbers[read] for read in one.reads if read in numbers]
         if any(count > 1 for count in (*one.results, *two.results)):
             yield from met
         elif met:
             numbers |= dict.fromkeys(one.gives, met[0])
-        if not _mixes(one, two):
+        if one.in_loss or not _mixes(one, two):
             continue
         if max(one.results) == 1:
             numbers |= dict.fromkeys(one.gives, one.source)
@@ -123,8 +158,61 @@ def _found(first: list[_Call], second: list[_Call], loss: tuple[int, ...]) -> It
 
 def _mixes(one: _Call, two: _Call) -> bool:
     """`two` is the same operation on twice the rows."""
-    if one.operands == two.operands or BATCH_NORM in one.name or one.name.startswith(_OF_METADATA):
+    if one.operands == two.operands or BATCH_NORM in one.name:
         return False
-    # In the loss a single number is a sum over the rows, or stands beside numbers of each row (the weight of a cross entropy).
-    least = 2 if one.in_loss else 1
-    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True) if before >= least)
+    return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True))
+
+
+@dataclass(frozen=True)
+class _Reduced:
+    """What a loss has made of all rows.
+
+    Attributes:
+        summed: by sums and what keeps them sums.
+        divides: by that and what the rules of divisors know.
+        several: not as single numbers, which the rules of losses know, but beside each other (a sum over the rows for each column).
+    """
+
+    line: str
+    summed: bool
+    divides: bool
+    several: bool
+
+
+class _OfLoss:
+    """Follows what a loss makes of all rows."""
+
+    def __init__(self):
+        self._made: dict[int, _Reduced] = {}
+
+    def look(self, one: _Call, two: _Call) -> Iterator[str]:
+        """The lines that mix rows in a call on rows and on twice as many."""
+        read = [self._made[number] for number in one.reads if number in self._made]
+        name = one.name.removeprefix("aten.").partition(".")[0].rstrip("_")
+        if one.operands == two.operands and not read or not one.results or BATCH_NORM in one.name:
+            return
+        if one.results != two.results:
+            if read and not self._are_divided(one, name):
+                yield read[0].line
+            # A single number beside those of each row is the weight of a cross entropy.
+            elif any(b >= 2 and a != 2 * b for b, a in zip(one.results, two.results, strict=True)):
+                yield one.source
+            return
+        several = max(one.results) > 1
+        if read:
+            # A product of two sums is none.
+            linear = name not in ("mul", "div") or len(read) == 1 and (name == "mul" or one.reads[0] in self._made)
+            summed = linear and name in _LINEAR and all(item.summed for item in read)
+            divides = name in _OF_DIVISORS and all(item.divides for item in read)
+            made = _Reduced(read[0].line, summed, divides, several and any(item.several for item in read))
+        else:
+            made = _Reduced(one.source, name in _SUMS, name in _SUMS or "loss" in name, several)
+        if made.several and not made.summed:
+            yield made.line
+        self._made |= dict.fromkeys(one.gives, made)
+
+    def _are_divided(self, one: _Call, name: str) -> bool:
+        """Whether rows are divided by a sum over the rows."""
+        if name != "div" or len(one.reads) != 2 or one.reads[0] in self._made:
+            return False
+        return self._made[one.reads[1]].divides

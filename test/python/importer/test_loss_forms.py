@@ -44,6 +44,7 @@ def test_parts_of_a_batch_give_the_loss_of_the_whole(name):
     model, (x, y) = loss_forms.model(kind), loss_forms.batch(kind)
     piper.annotate_modules(model, {"stage": [["0"], ["2"]]})
     imported = import_model(model, loss_fn, (x, y), rows=(3, 2, 1))
+    assert not imported.mixing
     loss, gradients = plain(model, loss_fn, (x, y))
     for sizes in DIVISIONS:
         outcome = train(imported, list(zip(x.split(sizes), y.split(sizes), strict=True)))

@@ -30,6 +30,12 @@ MIXING = {
     "first row": lambda h: h * h[0],
     "covariance": lambda h: h @ torch.einsum("bi,bj->ij", h, h),
     "variance": lambda h: h / h.var(),
+    # What numbers of the example do not show.
+    "rolled where it is large": lambda h: torch.where(h > 100, h.roll(1, 0), h),
+    "rolled as a whole": lambda h: torch.where(h > 100, h.roll(1), h),
+    "turned where it is large": lambda h: torch.where(h > 100, h.flip(0), h),
+    "summed up where it is large": lambda h: torch.where(h > 100, h.cumsum(0), h),
+    "softmax over rows": lambda h: h.clamp(min=-100) + 0 * h.softmax(0),
 }
 APART = {
     "norm": lambda h: F.layer_norm(h, (6,)),
@@ -38,6 +44,7 @@ APART = {
     "made after it": lambda h: h + h.new_ones(6) + torch.zeros_like(h),
     "first columns": lambda h: F.pad(h[:, :2], (0, 4)),
     "flat": lambda h: h.reshape(-1, 3).cumsum(-1).view(-1, 6),
+    "along columns": lambda h: h.roll(1, 1).flip(-1).cumsum(1).softmax(1),
 }
 
 
@@ -68,6 +75,40 @@ def test_losses():
         assert mixing(model, loss_fn) == ()
     assert len(mixing(model, lambda o, t: (o.sum(0).pow(2).sum(), 1))) == 1
     assert len(mixing(model, lambda o, t: F.cross_entropy(o @ t.t(), torch.arange(len(o))))) == 1
+
+
+def entropy(o, t):
+    return F.cross_entropy(o, t.argmax(1), reduction="none")
+
+
+#: Losses that are right for data such as the example's, and not for others.
+GATED = {
+    "share of a class": lambda o, t: (entropy(o, t) * (1 + (t.argmax(1) == 7).float().mean())).mean(),
+    "whether there is a class": lambda o, t: (entropy(o, t) * (1 + (t.argmax(1) == 7).any().float())).mean(),
+    "more than the mean": lambda o, t: torch.maximum(entropy(o, t), entropy(o, t).mean() - 50).mean(),
+    "at most the largest": lambda o, t: (entropy(o, t) * (entropy(o, t) <= entropy(o, t).max())).mean(),
+    "near the smallest": lambda o, t: entropy(o, t).clamp(max=entropy(o, t).min() + 100).mean(),
+    "over the largest": lambda o, t: (entropy(o, t) / t.max().ceil()).mean(),
+    "summed up": lambda o, t: torch.where(o.sum(1) > 100, entropy(o, t).cumsum(0), entropy(o, t)).mean(),
+}
+#: Losses that are sums over the rows, whatever they are made of.
+SUMS = {
+    "over a mask's sum": lambda o, t: (entropy(o, t) * (t[:, 0] > 0) / (t[:, 0] > 0).sum()).sum(),
+    "shares of a mask": lambda o, t: (entropy(o, t) * ((t[:, 0] > 0) / (t[:, 0] > 0).sum().clamp(min=1))).sum(),
+    "columns first": lambda o, t: (o.sum(0) / len(t)).sum(),
+    "columns with weights": lambda o, t: ((o - t).pow(2).mean(0) * torch.arange(6.0)).sum(),
+}
+
+
+@pytest.mark.parametrize("loss_fn", GATED.values(), ids=GATED)
+def test_what_a_loss_makes_of_all_rows_meets_rows_again(loss_fn):
+    (line,) = mixing(nn.Linear(6, 6), loss_fn)
+    assert line.startswith(f"{__file__}:")
+
+
+@pytest.mark.parametrize("loss_fn", SUMS.values(), ids=SUMS)
+def test_or_it_does_not(loss_fn):
+    assert mixing(nn.Linear(6, 6), loss_fn) == ()
 
 
 def test_undivided_batches_are_not_looked_at():
