@@ -47,8 +47,9 @@ class _Call:
     source: str
     operands: tuple[int, ...]
     results: tuple[int, ...]
-    #: Of what the operation goes along, for those that lead from one place to another.
+    #: Sizes of the dimensions along which the operation leads numbers from one place to another, and how far a roll does.
     along: tuple[int, ...]
+    shifts: tuple[int, ...]
     in_loss: bool
     #: Which tensors these are, by numbers in the order of their appearance.
     reads: tuple[int, ...]
@@ -84,26 +85,33 @@ class Recorder(TorchDispatchMode):
         result = func(*args, **(kwargs or {}))
         operands, results = _tensors([args, kwargs]), _tensors(result)
         sizes = (tuple(tensor.numel() for tensor in tensors) for tensors in (operands, results))
-        along = _along(func, args, kwargs or {})
+        led = _led(func, args, kwargs or {})
         numbers = self._numbers(operands), self._numbers(results)
-        self.calls.append(_Call(str(func), user_line(), *sizes, along, self._in_loss, *numbers))
+        self.calls.append(_Call(str(func), user_line(), *sizes, *led, self._in_loss, *numbers))
         return result
 
     def _numbers(self, tensors: list[torch.Tensor]) -> tuple[int, ...]:
         return tuple(self._seen.setdefault(id(tensor), (len(self._seen), tensor))[0] for tensor in tensors)
 
 
-def _along(func: object, args: tuple, kwargs: dict) -> tuple[int, ...]:
-    """The sizes of the dimensions along which an operation leads numbers from one place to another."""
-    position = _LEADING.get(str(func).removeprefix("aten.").partition(".")[0].rstrip("_"))
-    if position is None:
-        return ()
+def _led(func: object, args: tuple, kwargs: dict) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """`along` and `shifts` of a call."""
+    name = _short(str(func))
+    if name not in _LEADING:
+        return (), ()
+    position, shape = _LEADING[name], args[0].shape
     dims = args[position] if len(args) > position else kwargs.get("dim", kwargs.get("dims", ()))
-    shape = args[0].shape
+    shifts = args[1] if name == "roll" else ()
     if not isinstance(dims, (tuple, list)):
-        return (shape[dims],) if shape else ()
+        return ((shape[dims],) if shape else ()), ()
     # A roll of no dimensions is one of all elements.
-    return tuple(shape[dim] for dim in dims) or (args[0].numel(),)
+    along = tuple(shape[dim] for dim in dims) or (args[0].numel(),)
+    return along, tuple(shifts) if isinstance(shifts, (tuple, list)) else (shifts,)
+
+
+def _short(name: str) -> str:
+    """The operation's name without its overload, and without the mark of what changes its operand in place."""
+    return name.removeprefix("aten.").partition(".")[0].rstrip("_")
 
 
 def _tensors(values: object) -> list[torch.Tensor]:
@@ -134,12 +142,11 @@ def _found(first: list[_Call], second: list[_Call], loss: tuple[int, ...]) -> It
     """`loss`: where nothing else judges the single numbers that it consists of."""
     # Single numbers of rows, to the line that made them.
     numbers: dict[int, str] = {}
-    of_loss = _OfLoss()
+    of_loss, orders = _OfLoss(), _Orders()
     for one, two in zip(first, second, strict=True):
         if one.name.startswith((_OF_METADATA, *_OF_SHAPE)):
             continue
-        if one.along != two.along:
-            yield one.source
+        yield from orders.look(one, two)
         if one.in_loss:
             yield from of_loss.look(one, two)
         met = [numbers[read] for read in one.reads if read in numbers]
@@ -161,6 +168,42 @@ def _mixes(one: _Call, two: _Call) -> bool:
     if one.operands == two.operands or BATCH_NORM in one.name:
         return False
     return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True))
+
+
+class _Orders:
+    """Follows in which order tensors have their rows: element i of a turned or rolled one is row sign * i + offset.
+
+    What is turned and turned back again is as it was; rows meet where two orders do.
+    """
+
+    def __init__(self):
+        # By the numbers of tensors in another order than that of the batch: that, and the line that made it so.
+        self._orders: dict[int, tuple[int, int, str]] = {}
+
+    def look(self, one: _Call, two: _Call) -> Iterator[str]:
+        """The lines that let rows meet which have different orders, in a call on rows and on twice as many."""
+        sizes = zip(one.reads, one.operands, two.operands, strict=True)
+        orders = [self._orders.get(number, (1, 0, "")) for number, before, after in sizes if before != after]
+        led = [(size, shift) for size, other, shift in _places(one, two) if size != other]
+        if led and _short(one.name) not in ("flip", "roll"):
+            yield one.source
+            return
+        if not orders:
+            return
+        if len({order[:2] for order in orders}) > 1:
+            yield next(line for _, _, line in orders if line)
+            return
+        (sign, offset, line), *_ = orders
+        for size, shift in led:
+            sign, offset = (-sign, offset - sign) if shift is None else (sign, offset - sign * shift)
+            offset, line = offset % size, one.source
+        self._orders |= dict.fromkeys(one.gives, (sign, offset, line)) if (sign, offset) != (1, 0) else {}
+
+
+def _places(one: _Call, two: _Call) -> Iterator[tuple[int, int, int | None]]:
+    """Of each dimension that a call goes along, its sizes in both calls and how far it rolls; None: it is turned."""
+    shifts = one.shifts if _short(one.name) == "roll" else (None,) * len(one.along)
+    return zip(one.along, two.along, shifts, strict=True)
 
 
 @dataclass(frozen=True)
@@ -188,7 +231,7 @@ class _OfLoss:
     def look(self, one: _Call, two: _Call) -> Iterator[str]:
         """The lines that mix rows in a call on rows and on twice as many."""
         read = [self._made[number] for number in one.reads if number in self._made]
-        name = one.name.removeprefix("aten.").partition(".")[0].rstrip("_")
+        name = _short(one.name)
         if one.operands == two.operands and not read or not one.results or BATCH_NORM in one.name:
             return
         if one.results != two.results:

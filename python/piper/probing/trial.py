@@ -25,6 +25,8 @@ from .subject import Subject
 
 #: Numbers in the outputs of a few rows above which their loss is not tried, and above which it is not tried on all changed data: about half a second.
 MOST_NUMBERS, VARIED_NUMBERS, LEAST_VARIANTS = 30_000_000, 8_000_000, 3
+#: What numbers are multiplied by to see what comes of large ones: outputs, and a model's inputs.
+LARGE, LARGER = 100, 8
 _LARGE_OUTPUTS = "the model's outputs are too large for it"
 
 
@@ -204,6 +206,7 @@ class Trial:
         numbers = {path for path, value in tensors.items() if value.is_floating_point() and path not in same}
         if self._thorough and numbers and not same:
             yield batch.map(lambda path, value: variants.turned(value) if path in numbers else value)
+            yield batch.map(lambda path, value: value * LARGER if path in numbers else value)
 
     # The loss.
 
@@ -302,7 +305,12 @@ def _varied(fixed: Fixed) -> Iterator[tuple[str, bool, Fixed]]:
     }
     if same:
         yield "with targets that differ", True, dataclasses.replace(fixed, targets={**fixed.targets, **same})
-    for variant in variants.of_rows(fixed.targets, fixed.sizes[0]):
+    yield (
+        "with outputs in other places",
+        True,
+        dataclasses.replace(fixed, tensors=_each(fixed.tensors, variants.turned)),
+    )
+    for variant in variants.of_rows(fixed.targets, fixed.sizes[0], _classes(fixed)):
         targets = {**fixed.targets, variant.name: variant.tensor}
         yield variant.label, variant.expected, dataclasses.replace(fixed, targets=targets)
     # What the model hands on to its loss, such as a mask.
@@ -314,6 +322,19 @@ def _varied(fixed: Fixed) -> Iterator[tuple[str, bool, Fixed]]:
     for variant in variants.of_rows(handed, fixed.sizes[0]):
         tensors = {**fixed.tensors, variant.name: variant.tensor}
         yield variant.label, variant.expected, dataclasses.replace(fixed, tensors=tensors)
+
+    large = _each(fixed.tensors, lambda value: value * LARGE)
+    yield f"with outputs {LARGE} times as large", False, dataclasses.replace(fixed, tensors=large)
+
+
+def _each(tensors: Mapping[str, torch.Tensor], change: Callable) -> dict[str, torch.Tensor]:
+    return {path: change(value) if value.is_floating_point() else value for path, value in tensors.items()}
+
+
+def _classes(fixed: Fixed) -> set[int]:
+    """How many classes the outputs may have scores of."""
+    scores = [value for value in fixed.tensors.values() if value.is_floating_point() and value.dim() > 1]
+    return {size for value in scores for size in (value.shape[1], value.shape[-1]) if size > 1}
 
 
 def _numbers(tensors: Mapping[str, torch.Tensor]) -> int:

@@ -8,13 +8,15 @@ tokens that are ignored); others (a class that is ignored, a number that is miss
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
 
 #: More of them would cost time and show nothing new.
-MOST = 24
+MOST, MOST_CLASSES = 24, 6
+#: Numbers among which it is looked which classes there are.
+_MOST_KNOWN = 1 << 16
 _IGNORED, _SIGNED = -100, (torch.int8, torch.int16, torch.int32, torch.int64)
 
 
@@ -28,11 +30,14 @@ class Variant:
     expected: bool
 
 
-def of_rows(tensors: Mapping[str, torch.Tensor], count: int) -> Iterator[Variant]:
-    """For tensors whose first `count` rows are one part: some of that part's entries are changed, and no others."""
+def of_rows(tensors: Mapping[str, torch.Tensor], count: int, classes: Collection[int] = ()) -> Iterator[Variant]:
+    """For tensors whose first `count` rows are one part: some of that part's entries are changed, and no others.
+
+    classes: numbers of classes that integers may be of.
+    """
     made = 0
     for name, tensor in tensors.items():
-        for label, value, expected in _other_values(tensor):
+        for label, value, expected in [*_other_values(tensor), *_other_classes(tensor, classes)]:
             changed = tensor.clone()
             changed[:count].view(-1)[_some(changed[:count].numel())] = value
             if not torch.equal(changed, tensor):
@@ -62,6 +67,24 @@ def _other_values(tensor: torch.Tensor) -> list[tuple[str, float | int | bool, b
     if {low, high} <= {0.0, 1.0}:
         return [("some set to 0", 0.0, True), ("some set to 1", 1.0, True), ("some missing (NaN)", math.nan, False)]
     return [("some missing (NaN)", math.nan, False), ("some set to 0", 0.0, False), ("some set to -1", -1.0, False)]
+
+
+def _other_classes(tensor: torch.Tensor, classes: Collection[int]) -> list[tuple[str, int, bool]]:
+    """Classes that the example lacks."""
+    if tensor.dtype not in _SIGNED or not tensor.numel() or int(tensor.max()) < 0:
+        return []
+    known = set(tensor.unique().tolist()) if tensor.numel() <= _MOST_KNOWN else set(range(int(tensor.max()) + 1))
+    found = {}
+    for count in classes:
+        if int(tensor.max()) < count:
+            found |= dict.fromkeys(value for value in range(count) if value not in known)
+    # Of many, some from each end: padding, begin and end stand there.
+    values = (
+        list(found)
+        if len(found) <= MOST_CLASSES
+        else [*list(found)[: MOST_CLASSES // 2], *list(found)[-MOST_CLASSES // 2 :]]
+    )
+    return [(f"some set to {value}", value, True) for value in values]
 
 
 def shaken(tensor: torch.Tensor, seed: int) -> torch.Tensor:

@@ -215,6 +215,47 @@ def test_an_example_of_zeros_and_a_head_of_zeros_hide_nothing():
     assert verdict(model, F.cross_entropy, batch).silent
 
 
+#: Not wrong on an example of classes 0 to 2, whose losses are near to each other.
+GATED = {
+    "share of a class": lambda z, y: (none(z, y) * (1 + (y == 3).float().mean())).mean(),
+    "whether there is a class": lambda z, y: (none(z, y) * (1 + (y == 3).any().float())).mean(),
+    "more than the mean": lambda z, y: torch.maximum(none(z, y), none(z, y).mean() - 50).mean(),
+    "at most the largest": lambda z, y: (none(z, y) * (none(z, y) <= none(z, y).max())).mean(),
+    "near the smallest": lambda z, y: none(z, y).clamp(max=none(z, y).min() + 100).mean(),
+    "summed up": lambda z, y: torch.where(z.sum(1) > 50, none(z, y).cumsum(0), none(z, y)).mean(),
+    "turned": lambda z, y: torch.where(z.sum(1) > 50, none(z, y).flip(0), none(z, y)).mean(),
+    "ranked": lambda z, y: torch.where(z.sum(1) > 50, none(z, y).sort().values, none(z, y)).mean(),
+}
+
+
+@pytest.mark.parametrize("name", GATED)
+def test_nothing_is_wrong_without_a_word_on_other_data_than_the_example(name):
+    x, y = data()
+    found = verdict(nn.Linear(6, 4), GATED[name], (x, y % 3))
+    # Weights by what the targets are: these will come. That outputs are a hundred times as large may never be.
+    assert bool(found.error) == name.endswith("class")
+    assert not found.silent
+
+
+@pytest.mark.parametrize(
+    "along", [lambda h: h.roll(1, 0), lambda h: h.sort(0).values, lambda h: h[torch.arange(len(h)).flip(0)]]
+)
+def test_rows_that_meet_where_numbers_are_large(along):
+    class Gated(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(6, 4)
+
+        def forward(self, x):
+            h = self.layer(x)
+            return torch.where(h > 4, along(h), h)
+
+    torch.manual_seed(0)
+    model = Gated()
+    assert model(data()[0]).max() < 4
+    assert verdict(model, F.cross_entropy, data()).words
+
+
 class Modules(nn.Module):
     """A loss with parameters and class weights of its own."""
 
