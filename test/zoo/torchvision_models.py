@@ -42,7 +42,8 @@ def tv_swin() -> Subject:
 def mobilenet_v3() -> Subject:
     """Squeeze and excitation, hard swish, BatchNorm."""
     model = tv.mobilenet_v3_small(num_classes=5, width_mult=0.25, dropout=0.0)
-    return _classifier(model, _MANY, 32, coupled=True)
+    # Of smaller images the last layers normalize one position, which rounding alone decides.
+    return _classifier(model, _MANY, 64, coupled=True)
 
 
 def efficientnet() -> Subject:

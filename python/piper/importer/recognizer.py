@@ -63,6 +63,8 @@ _SAME = _functions(
     "__pos__",
     "positive",
 )
+#: Give a tensor's parts.
+_APART = _functions("__iter__", "unbind", "chunk", "split", "tensor_split")
 _HOOKS = _functions("register_hook", "retain_grad")
 _MADE_OF_A_NUMBER = _functions("tensor", "as_tensor", "scalar_tensor")
 
@@ -124,6 +126,8 @@ class LossRecognizer(TorchFunctionMode):
         before = [self._operand(value) for value in args] if rule is not None else []
         loss = mean_losses.reduced(func, args, kwargs, self._class_weights)
         result = func(*args, **kwargs)
+        if func in _APART:
+            return self._note_parts(func, args, result)
         if not isinstance(result, torch.Tensor):
             return result
         if loss is not None:
@@ -132,6 +136,17 @@ class LossRecognizer(TorchFunctionMode):
             self._note(result, rule(self, _Call(func, args, kwargs, before, result)))
         self._note_constant(args, kwargs, result)
         return result
+
+    def _note_parts(self, func: Callable, args: Sequence[Any], result: Any) -> Any:
+        """The parts into which a tensor was taken, which are what its elements are."""
+        parts = list(result)
+        items = self._items_of(args[0])
+        for index, part in enumerate(parts):
+            self._note_constant(args[:1], {}, part)
+            # Of a vector of scalars, if they are taken one by one.
+            if items is not None and len(parts) == len(items) and not part.dim():
+                self._note(part, items[index])
+        return iter(parts) if func is torch.Tensor.__iter__ else type(result)(parts)
 
     def _note(self, result: torch.Tensor, pieces: Pieces | None) -> None:
         if pieces is not None:

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +11,10 @@ import torch
 from torch import nn
 
 from ..importer.inputs import Batch
-from ..importer.loss import LossForm, combined, loss_terms
+from ..importer.loss import LossForm, Term, combined, loss_terms
+from ..importer.recognizer import LossRecognizer
 from .differences import Difference, distance, largest
-from .rows_of_outputs import Layout, replaced
+from .rows_of_outputs import Layout, leaves, replaced
 from .subject import Subject
 
 
@@ -38,6 +39,7 @@ class Fixed:
         layouts: where each of the tensors has its rows.
         targets: tensors of the target that are divided, by path.
         target: gives the target with other tensors in their place.
+        constants: tensors of the output that are made of parameters alone, by path.
     """
 
     output: Any
@@ -46,6 +48,7 @@ class Fixed:
     targets: Mapping[str, torch.Tensor]
     target: Any
     sizes: Sequence[int]
+    constants: Collection[str] = ()
 
 
 @dataclass(frozen=True)
@@ -126,13 +129,22 @@ def _parts(subject: Subject, rule: Rule, fixed: Fixed, leaves: Mapping[str, torc
         output = replaced(fixed.output, part)
         target = _target(fixed, lambda path, value, s=start, c=count: value[s : s + c].clone())
         with subject.fresh() as loss_fn:
-            terms.append(loss_terms(loss_fn, output, target, rule.reduction, count, rule.form)[0])
+            terms.append(terms_of_part(loss_fn, rule, output, target, count, fixed.constants))
         start += count
     loss = combined(terms)
     total = weight = None
     if rule.form.kind == "pair":
         total, weight = sum(t[0].numerator for t in terms), sum(t[0].weight for t in terms)
     return Value(loss, gradients_of(loss, trained), total, weight)
+
+
+def terms_of_part(
+    loss_fn: Callable, rule: Rule, output: Any, target: Any, rows: int, constants: Collection[str]
+) -> list[Term]:
+    """The terms of the loss of one part of `rows` rows, of whose output `constants` are made of parameters alone."""
+    own = loss_fn.parameters() if isinstance(loss_fn, nn.Module) else ()
+    given = [value for path, value in leaves(output).items() if path in constants]
+    return loss_terms(loss_fn, output, target, rule.reduction, rows, rule.form, LossRecognizer([*own, *given]))[0]
 
 
 def _target(fixed: Fixed, leaf: Callable[[str, torch.Tensor], torch.Tensor]) -> Any:

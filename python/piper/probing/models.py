@@ -23,6 +23,7 @@ class Outputs:
         whole, parts: its outputs, with their graphs.
         layouts: where each tensor has its rows, by path; if that could be told for all (`told`).
         apart: the largest difference between a tensor of the whole and the rows put together.
+        constants: tensors that are the same bits for the whole and for all parts: made of parameters alone, as far as it shows.
     """
 
     whole: Any
@@ -31,6 +32,7 @@ class Outputs:
     layouts: Mapping[str, Layout]
     told: bool
     apart: float
+    constants: frozenset[str] = frozenset()
 
     @property
     def tensors(self) -> dict[str, torch.Tensor]:
@@ -39,7 +41,7 @@ class Outputs:
 
 def outputs(whole: Any, parts: Sequence[Any], sizes: Sequence[int]) -> Outputs:
     """Lays the outputs of parts beside that of the whole."""
-    found, told, apart = {}, True, 0.0
+    found, told, apart, constants = {}, True, 0.0, set()
     of_parts = [leaves(part) for part in parts]
     for path, value in leaves(whole).items():
         if not isinstance(value, torch.Tensor):
@@ -52,7 +54,9 @@ def outputs(whole: Any, parts: Sequence[Any], sizes: Sequence[int]) -> Outputs:
         else:
             found[path] = layout
         apart = max(apart, off)
-    return Outputs(whole, parts, sizes, found, told, apart)
+        if layout is not None and layout.dim is None and all(torch.equal(value, other) for other in others):
+            constants.add(path)
+    return Outputs(whole, parts, sizes, found, told, apart, frozenset(constants))
 
 
 def matching(whole: torch.Tensor, parts: Sequence[torch.Tensor], sizes: Sequence[int]) -> tuple[Layout | None, float]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from ..importer.inputs import Batch
-from ..importer.loss import Term, combined, loss_terms, step_value, terms_of
+from ..importer.loss import Term, combined, step_value, terms_of
 from . import variants
 from .differences import TOLERANCES, CoarsestType, Difference, distance
-from .losses import Fixed, NotTriedError, Rule, difference, gradients_of, whole_loss
+from .losses import Fixed, NotTriedError, Rule, difference, gradients_of, terms_of_part, whole_loss
 from .made_up import made_up
 from .models import Outputs, gradient_difference, outputs
 from .places import described, meeting_place
@@ -174,18 +174,18 @@ class Trial:
         with self._subject.fresh() as loss_fn:
             whole, *_ = whole_loss(loss_fn(_cloned(found.whole), target))
         for part, output, count in zip(self._divided(batch, found.sizes), found.parts, found.sizes, strict=True):
-            terms.append(self._terms(part, output, count))
+            terms.append(self._terms(part, output, count, found.constants))
         parts = combined(terms)
         if not whole.isfinite():
             raise NotTriedError("the loss is no finite number")
         one, two = gradients_of(whole, self._subject.parameters), gradients_of(parts, self._subject.parameters)
         return self._beyond(max(distance([whole], [parts], 1e-6), distance(one, two)), batch)
 
-    def _terms(self, part: Batch, output: Any, count: int) -> list[Term]:
+    def _terms(self, part: Batch, output: Any, count: int, constants: Collection[str]) -> list[Term]:
         rule, model = self._rule, self._subject.model
         if not self._own_loss:
             with self._subject.fresh() as loss_fn:
-                return loss_terms(loss_fn, _cloned(output), part.target, rule.reduction, count, rule.form)[0]
+                return terms_of_part(loss_fn, rule, _cloned(output), part.target, count, constants)
         own = [*model.parameters(), *model.buffers()]
         value = step_value(
             lambda: self._subject.output(part),
@@ -219,7 +219,7 @@ class Trial:
         for outer in (True, False):
             # Where the model's rows meet, nothing tells which of two layouts it is.
             known = {path: self._layout(found, path, layout, outer, batch) for path, layout in found.layouts.items()}
-            fixed = Fixed(found.whole, tensors, known, targets, batch.target, found.sizes)
+            fixed = Fixed(found.whole, tensors, known, targets, batch.target, found.sizes, found.constants)
             result = self._loss_of(fixed, batch)
             if result.difference is None:
                 return result

@@ -49,6 +49,12 @@ def in_place(o, t):
     return loss
 
 
+def taken_apart(o, t):
+    losses = torch.stack([F.cross_entropy(o, t), o.pow(2).mean()])
+    first, second = losses.unbind()
+    return sum(w * loss for w, loss in zip(LAYER_WEIGHTS, losses, strict=True)) + 0.1 * first - 0.2 * second
+
+
 def weighted_list(o, t):
     losses = [F.cross_entropy(o, t), o.pow(2).mean()]
     return sum(w * loss for w, loss in zip((1.0, 0.3), losses, strict=True))
@@ -184,6 +190,7 @@ FORMS = {
     ),
     "sum of a list": ("class", lambda o, t: sum([F.cross_entropy(o, t), 0.1 * o.abs().mean()])),
     "weighted list": ("class", weighted_list),
+    "taken apart": ("class", taken_apart),
     "sum over length": ("class", lambda o, t: rows(o, t).sum() / len(t)),
     "sum over shape": ("class", lambda o, t: F.cross_entropy(o, t, reduction="sum") / t.shape[0]),
     "sum over numel": ("token", lambda o, t: per_token(o, t).sum() / t.numel()),

@@ -276,6 +276,30 @@ def test_losses_that_are_modules():
     assert found.error.startswith(f"{__file__}:{Modules.forward.__code__.co_firstlineno}: ")
 
 
+class Weighted(nn.Module):
+    """Hands its loss the weights of two tasks, which it learns (Kendall et al., arXiv:1705.07115, equation 10)."""
+
+    def __init__(self):
+        super().__init__()
+        self.value, self.scores = nn.Linear(6, 1), nn.Linear(6, 4)
+        self.logs, self.scale = nn.Parameter(torch.tensor([0.1, -0.2])), nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, x):
+        return self.value(x).squeeze(-1), self.scores(x), self.logs, self.scale.exp()
+
+
+def test_outputs_that_are_parameters():
+    def loss(output, y):
+        value, scores, logs, scale = output
+        tasks = F.mse_loss(value, y.float()), F.cross_entropy(scores, y, ignore_index=2)
+        return sum((-log).exp() * task + log for log, task in zip(logs, tasks, strict=True)) * scale
+
+    model = Weighted()
+    found = verdict(model, loss, data(), 2, 3)
+    assert found.silent and found.tried
+    assert error(model, loss, found.imported, data(1), (2, 3)) < 1e-5
+
+
 def test_losses_that_only_run_in_the_users_own_precision():
     weight = torch.tensor([0.5, 1.0, 2.0, 1.5])
     model = nn.Linear(6, 4)
