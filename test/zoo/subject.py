@@ -24,6 +24,7 @@ class Subject:
         batch: as `piper.compile` takes it; without loss_fn the model's arguments by name.
         loss_fn: None where the model computes its own loss.
         coupled: whether its rows meet, as they do in a BatchNorm or in a contrastive loss of the model's own: then plain PyTorch looped over the parts is the truth.
+        double: in float64 on both sides, where rounding of float32 alone tells which way a ReLU or a pool goes, and gradients differ by percents then.
         batch_dims: as for `piper.compile`, where no labels tell the rows.
     """
 
@@ -31,6 +32,7 @@ class Subject:
     batch: Any
     loss_fn: Callable | None = None
     coupled: bool = False
+    double: bool = False
     batch_dims: dict[str, int | None] | None = None
 
 

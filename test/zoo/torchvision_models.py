@@ -12,13 +12,15 @@ from torch.nn import functional as F
 _MANY = 4 * ROWS
 
 
-def _classifier(model: nn.Module, rows: int = ROWS, size: int = 16, coupled: bool = False) -> Subject:
-    return Subject(stirred(model).train(), (images(rows, size), classes(rows)), F.cross_entropy, coupled)
+def _classifier(
+    model: nn.Module, rows: int = ROWS, size: int = 16, coupled: bool = False, double: bool = False
+) -> Subject:
+    return Subject(stirred(model).train(), (images(rows, size), classes(rows)), F.cross_entropy, coupled, double)
 
 
 def resnet18() -> Subject:
     """Residual blocks with BatchNorm, its layers as wide as published."""
-    return _classifier(tv.resnet18(num_classes=5), _MANY, 32, coupled=True)
+    return _classifier(tv.resnet18(num_classes=5), _MANY, 32, coupled=True, double=True)
 
 
 def tv_vit() -> Subject:

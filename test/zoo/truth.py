@@ -50,7 +50,7 @@ def run(subject: Subject, parts: Sequence[int] = (1, 1), wide: bool = True) -> O
         total = 0.0
         for batch in batches:
             with InFloat64() if wide else contextlib.nullcontext():
-                loss = _loss(model, subject, _map(batch, widened) if wide else batch) / len(batches)
+                loss = _loss(model, subject, mapped(batch, widened) if wide else batch) / len(batches)
                 loss.backward()
             total += loss.item()
         losses.append(total)
@@ -67,17 +67,18 @@ def _loss(model: nn.Module, subject: Subject, batch: Any) -> torch.Tensor:
     return subject.loss_fn(model(*batch[:-1]), batch[-1])
 
 
-def _map(batch: Any, change: Any) -> Any:
+def mapped(batch: Any, change: Any) -> Any:
+    """The batch with each of its values changed."""
     if isinstance(batch, dict):
-        return {name: _map(value, change) for name, value in batch.items()}
+        return {name: mapped(value, change) for name, value in batch.items()}
     if isinstance(batch, tuple):
-        return tuple(_map(value, change) for value in batch)
+        return tuple(mapped(value, change) for value in batch)
     return change(batch)
 
 
 def _divide(batch: Any, count: int) -> list[Any]:
     return [
-        _map(
+        mapped(
             batch,
             lambda value, part=part: value.tensor_split(count)[part] if isinstance(value, torch.Tensor) else value,
         )

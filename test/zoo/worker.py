@@ -14,10 +14,11 @@ import piper
 import torch
 from catalogue import find
 from compare import Truths, compare
+from piper.arithmetic import widened
 from piper.errors import CompileError, PiperError
 from piper.importer.errors import ImporterError
 from subject import Subject
-from truth import adamw
+from truth import adamw, mapped
 from ways import PARTS, strategy
 
 
@@ -28,9 +29,16 @@ def main(model: str, ways: list[str]) -> None:
     for way in ways:
         # Another model for each: a compilation must not depend on those before it.
         torch.manual_seed(0)
-        subject = find(model)()
+        subject = made(find(model)())
         truths = truths or Truths(subject)
         print(json.dumps({"model": model, "way": way, **_tried(subject, truths, way)}), flush=True)
+
+
+def made(subject: Subject) -> Subject:
+    """The subject in the type that it is compared in."""
+    if not subject.double:
+        return subject
+    return dataclasses.replace(subject, model=subject.model.double(), batch=mapped(subject.batch, widened))
 
 
 def _tried(subject: Subject, truths: Truths, way: str) -> dict:

@@ -69,6 +69,10 @@ def embedding_dense_backward(grad, index, num_weights, padding_idx, scale_grad_b
     if scale_grad_by_freq:
         ones = torch.ones(index.shape[0], 1)
         rows = rows / library_ops.index_put_accumulate(torch.zeros(num_weights, 1), index, ones)[index]
+    if grad.dtype == torch.float64:
+        # The library's own is of float32.
+        chosen = (torch.arange(num_weights)[:, None] == index) & (index != padding_idx)
+        return chosen.to(torch.float64) @ rows
     return library_ops.embedding_backward(rows, index, num_weights, padding_idx)
 
 

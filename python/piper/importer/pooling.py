@@ -21,8 +21,12 @@ def _each(value, spatial: int) -> list[int]:
 def _scatter_to(grad: Tensor, x: Tensor, indices: Tensor, spatial: int) -> Tensor:
     """Each gradient to the element of its plane that was the largest."""
     planes = math.prod(x.shape[:-spatial])
-    zeros = torch.zeros(planes, math.prod(x.shape[-spatial:]), 1, device=x.device)
+    size = math.prod(x.shape[-spatial:])
     places, values = indices.reshape(planes, -1, 1), grad.reshape(planes, -1, 1)
+    if x.dtype == torch.float64:
+        # The library's own is of float32.
+        return torch.where(places == torch.arange(size), values, 0.0).sum(1).reshape(x.shape)
+    zeros = torch.zeros(planes, size, 1, device=x.device)
     return library_ops.scatter_add(zeros, places, values).reshape(x.shape)
 
 
