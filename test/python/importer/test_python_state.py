@@ -2,9 +2,17 @@
 """Python state that forward or loss reads, changes or draws: what is refused by line, what is not, and that the user's objects stay as they are."""
 
 import copy
+import datetime
 import functools
+import itertools
+import os
 import random
+import re
+import secrets
+import sys
+import time
 import types
+import uuid
 
 import numpy as np
 import pytest
@@ -520,3 +528,198 @@ def test_other_contexts_change_nothing(context):
     with context():
         inside = importing(net)
     assert list(inside.families) == list(outside.families)
+
+
+ITERATOR, GENERATOR, ITEMS = itertools.count(1), (i / 8 for i in range(100)), iter([1.0, 2.0, 3.0, 4.0] * 8)
+PAIRS = enumerate(itertools.cycle([1.0, 2.0]))
+
+
+def counts_on(self, x):
+    return self.a(x) * next(ITERATOR)
+
+
+def takes_the_next(self, x):
+    return self.a(x) * next(GENERATOR)
+
+
+def takes_an_item(self, x):
+    return self.a(x) * next(ITEMS)
+
+
+def takes_a_pair(self, x):
+    return self.a(x) * next(PAIRS)[1]
+
+
+def loops_over_its_own(self, x):
+    for factor in self.table:
+        return self.a(x) * factor
+
+
+ADVANCED = {
+    counts_on: "ITERATOR",
+    takes_the_next: "GENERATOR",
+    takes_an_item: "ITEMS",
+    takes_a_pair: "PAIRS",
+    loops_over_its_own: "model.table",
+}
+
+
+@pytest.mark.parametrize("forward", ADVANCED, ids=lambda forward: forward.__name__)
+def test_iterators_that_go_on_from_call_to_call_are_refused_by_line(forward):
+    net = model(forward)
+    net.table = itertools.count(1)
+    with pytest.raises(ImporterError) as error:
+        importing(net)
+    assert line_of(forward) + f"'{ADVANCED[forward]}' is an iterator that gives its next value" in str(error.value)
+
+
+def counts_its_calls(self, x):
+    counts_its_calls.calls = getattr(counts_its_calls, "calls", 0) + 1
+    return self.a(x) * counts_its_calls.calls
+
+
+def counts_in_the_environment(self, x):
+    os.environ["PIPER_TEST_CALLS"] = str(int(os.environ.get("PIPER_TEST_CALLS", "0")) + 1)
+    return self.a(x) * int(os.environ["PIPER_TEST_CALLS"])
+
+
+@pytest.mark.parametrize("forward", [counts_its_calls, counts_in_the_environment])
+def test_counters_outside_of_the_model_are_refused_by_line_and_stay(forward):
+    with pytest.raises(ImporterError, match="after one call and"):
+        importing(model(forward))
+    assert not hasattr(counts_its_calls, "calls") and "PIPER_TEST_CALLS" not in os.environ
+
+
+def draws_bytes(self, x):
+    return self.a(x) * os.urandom(1)[0]
+
+
+def draws_a_token(self, x):
+    return self.a(x) * secrets.randbelow(5)
+
+
+def draws_an_id(self, x):
+    return self.a(x) * (uuid.uuid4().int % 7)
+
+
+def draws_from_the_system(self, x):
+    return self.a(x) * self.table.random()
+
+
+@pytest.mark.parametrize("forward", [draws_bytes, draws_a_token, draws_an_id, draws_from_the_system])
+def test_random_numbers_of_the_operating_system_are_refused_by_line(forward):
+    net = model(forward)
+    net.table = random.SystemRandom()
+    with pytest.raises(ImporterError, match=re.escape(line_of(forward))):
+        importing(net)
+
+
+def reads_a_clock(self, x):
+    begin = time.perf_counter()
+    return self.a(x) * (1.0 + 0 * (datetime.datetime.now().year - begin))
+
+
+def test_clocks_are_told_by_line():
+    with pytest.warns(UserWarning, match="a clock is what it was at compile, in every step") as caught:
+        importing(model(reads_a_clock))
+    (message,) = [str(warning.message) for warning in caught if "clock" in str(warning.message)]
+    assert line_of(reads_a_clock) + "'time.perf_counter'" in message
+    assert line_of(reads_a_clock, 2) + "'datetime.datetime.now'" in message
+
+
+def test_iterators_of_one_call_and_clocks_that_are_not_read_are_nobodys_business(recwarn):
+    def forward(self, x):
+        if self.calls > 5:
+            time.time()
+        scale = next(iter(self.parameters())).dtype.itemsize / 4
+        return sum(self.a(part * scale) for part, _ in zip([x, x], itertools.count(), strict=False))
+
+    importing(model(forward))
+    assert not recwarn
+
+
+class Tree(Base):
+    def __init__(self):
+        super().__init__()
+        self.inner, self.layers = nn.Sequential(nn.Linear(6, 6), nn.GELU()), nn.ModuleList([nn.Linear(6, 6)])
+
+    def forward(self, x):
+        return self.a(helper(self.layers[0](self.inner(x)))) * int(os.environ.get("PIPER_TEST_FACTOR", "1"))
+
+
+def helper(x):
+    return x.tanh()
+
+
+def other_helper(x):
+    return x.sin()
+
+
+def own_loss(z, y):
+    return F.cross_entropy(z, y)
+
+
+def other_loss(z, y):
+    return F.cross_entropy(2 * z, y)
+
+
+#: From what a message says to what is done; `set_` is pytest's monkeypatch.setattr.
+CODE = {
+    "'helper' has other code now": lambda net, set_: set_(helper, "__code__", other_helper.__code__),
+    "'own_loss' has other code now": lambda net, set_: set_(own_loss, "__code__", other_loss.__code__),
+    "'helper' is another function now": lambda net, set_: set_(sys.modules[__name__], "helper", other_helper),
+    "'Tree.forward' is another function now": lambda net, set_: set_(Tree, "forward", lambda self, x: self.a(x)),
+    "'model.layers.0.forward' was missing": lambda net, set_: set_(net.layers[0], "forward", lambda x: x),
+    "'Linear.forward' is another function now": lambda net, set_: set_(nn.Linear, "forward", lambda self, x: x),
+    "'torch.nn.functional.cross_entropy' is another function now": lambda net, set_: set_(
+        F, "cross_entropy", lambda z, y: F.nll_loss(z, y)
+    ),
+    "'torch.nn.functional.gelu' is another function now": lambda net, set_: set_(F, "gelu", lambda x, approximate: x),
+    "'model.a' has other forward hooks now": lambda net, set_: net.a.register_forward_hook(lambda m, i, o: 2 * o),
+    "'model' has other forward pre-hooks now": lambda net, set_: net.register_forward_pre_hook(
+        lambda m, i: (2 * i[0],)
+    ),
+    "'model.a' has other backward hooks now": lambda net, set_: net.a.register_full_backward_hook(
+        lambda m, i, o: (2 * i[0],)
+    ),
+    "'model.a.weight' has a hook on its gradient now": lambda net, set_: net.a.weight.register_hook(lambda g: 2 * g),
+    "'model.a' is another module now": lambda net, set_: set_(net, "a", nn.Linear(6, 4)),
+    "'model.layers.0' is another module now": lambda net, set_: net.layers.__setitem__(0, nn.Linear(6, 6)),
+    "'model.inner' has other parts now": lambda net, set_: net.inner.append(nn.ReLU()),
+    "'model.inner.1' is of another class now": lambda net, set_: set_(net.inner[1], "__class__", nn.SiLU),
+    "'os.environ['PIPER_TEST_FACTOR']' was missing and is '3' now": lambda net, set_: os.environ.update(
+        PIPER_TEST_FACTOR="3"
+    ),
+}
+
+
+@pytest.mark.parametrize("text", CODE)
+def test_code_that_is_other_than_what_was_compiled(text, monkeypatch):
+    monkeypatch.setenv("PIPER_TEST_FACTOR", "1")
+    monkeypatch.delenv("PIPER_TEST_FACTOR")
+    net = Tree()
+    state = import_model(net, own_loss, (X, Y)).python
+    assert state.is_same() and not state.changes()
+    CODE[text](net, monkeypatch.setattr)
+    assert not state.is_same()
+    changes = state.changes()
+    assert text in "; ".join(map(str, changes))
+    assert state.traced_again(changes) is None
+
+
+#: What looks on and changes nothing.
+IDLE = {
+    "a hook that counts": lambda net, set_: net.a.register_forward_hook(lambda m, i, o: None),
+    "a wrapper that measures": lambda net, set_: set_(F, "gelu", functools.partial(F.gelu)),
+    "a function of the same body": lambda net, set_: set_(sys.modules[__name__], "helper", lambda x: x.tanh()),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_code_that_computes_the_same_is_no_other_program(name, monkeypatch):
+    net = Tree()
+    state = import_model(net, own_loss, (X, Y)).python
+    IDLE[name](net, monkeypatch.setattr)
+    assert not state.is_same()
+    again = state.traced_again(state.changes())
+    assert again.is_same()
