@@ -17,6 +17,7 @@ from .capture import Joint, capture, dry_run, last_user_line
 from .carried import Observer
 from .errors import ImporterError
 from .imported import Input
+from .in_place import NoForeignWrites
 from .inputs import Batch, explain_call
 from .loss import LossValue, evaluate, form_of, graph_pair, own_loss, settled_form, weights_to_share, where_is
 from .loss_form import LossForm
@@ -245,7 +246,7 @@ class Step:
             is_shared = {name for name, item in self.inputs.items() if rows is not None and not item.split}
             shared = [tensor for name, tensor in named.items() if name in is_shared]
             recognizer = LossRecognizer([*own, *shared], list(named.values()))
-            with user_autocast():
+            with user_autocast(), NoForeignWrites():
                 with recognizer:
                     output = _call(self.children[MODEL], call)
                 with in_loss():
