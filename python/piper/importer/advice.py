@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import linecache
 import os
 
 from torch import nn
@@ -19,6 +20,9 @@ _BY_FUNCTION = {
 _STATIC = "use a form with static shapes (torch.where instead of an if or of a mask as index; for a mixture of experts a dense or batched form)"
 _NOISE = "draw them outside and hand them over as an input of forward, a row for each of the batch"
 _DROPOUT = f"set dropout to 0, or {_NOISE}"
+_PROBLEM_TYPE = 'set model.config.problem_type ("single_label_classification" for classes), or leave labels out and give a loss_fn of the logits'
+#: Lines of source that tell what code is about.
+_AROUND = 40
 TRANSFORMERS_EXPERTS = 'experts of transformers have such a form: model.set_experts_implementation("batched_mm")'
 
 
@@ -32,9 +36,18 @@ def for_data_dependence(operation: str, function: str, line: str, files: list[st
     if "ctc_loss" in operation:
         return "F.ctc_loss reads its lengths: add up the paths over all frames by torch.logsumexp, with torch.where for what lies beyond a length"
     if is_of_transformers(line):
-        return f"{TRANSFORMERS_EXPERTS}; else {_STATIC}"
+        around = _source_around(line)
+        if "problem_type" in around:
+            return f"{_PROBLEM_TYPE}; else {_STATIC}"
+        if "expert" in around:
+            return f"{TRANSFORMERS_EXPERTS}; else {_STATIC}"
     own = _BY_FUNCTION.get(function)
     return f"{own}; else {_STATIC}" if own else _STATIC
+
+
+def _source_around(line: str) -> str:
+    file, _, number = line.rpartition(":")
+    return "".join(linecache.getlines(file)[max(0, int(number) - _AROUND) : int(number) + _AROUND])
 
 
 def for_random_numbers(operation: str) -> str:
