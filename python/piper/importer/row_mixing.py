@@ -37,6 +37,9 @@ _LINEAR = (
     *("add", "sub", "rsub", "neg", "mul", "div", "_to_copy", "clone", "detach", "alias", "view", "_unsafe_view", "reshape"),
     *("unsqueeze", "squeeze", "expand", "permute", "transpose", "t", "select", "slice", "cat", "stack", *_SUMS),
 )  # fmt: skip
+#: Make rows that are copies of each other, and keep them so.
+_COPYING = {"expand", "repeat", "full", "zeros", "ones"}
+_KEEPING = {"expand", "clone", "detach", "alias", "_to_copy", "view", "unsqueeze"}
 #: What may be done to a number that rows are divided by: the rules of losses know it.
 _OF_DIVISORS = (*_LINEAR, "clamp", "clamp_min", "maximum")
 
@@ -142,9 +145,11 @@ def _found(first: list[_Call], second: list[_Call], loss: tuple[int, ...]) -> It
     """`loss`: where nothing else judges the single numbers that it consists of."""
     # Single numbers of rows, to the line that made them.
     numbers: dict[int, str] = {}
-    of_loss, orders = _OfLoss(), _Orders()
+    of_loss, orders, copies = _OfLoss(), _Orders(), _Copies()
     for one, two in zip(first, second, strict=True):
         if one.name.startswith((_OF_METADATA, *_OF_SHAPE)):
+            continue
+        if copies.are_read(one, two):
             continue
         yield from orders.look(one, two)
         if one.in_loss:
@@ -168,6 +173,23 @@ def _mixes(one: _Call, two: _Call) -> bool:
     if one.operands == two.operands or BATCH_NORM in one.name:
         return False
     return any(after != 2 * before for before, after in zip(one.results, two.results, strict=True))
+
+
+class _Copies:
+    """Knows tensors whose rows are copies of one that is no row of the batch: to take one of them mixes none (a prompt that is learned, once for all rows)."""
+
+    def __init__(self):
+        self._copies: set[int] = set()
+
+    def are_read(self, one: _Call, two: _Call) -> bool:
+        """Whether a call on rows and on twice as many takes some of such rows."""
+        growing = [n for n, a, b in zip(one.reads, one.operands, two.operands, strict=True) if a != b]
+        name = _short(one.name)
+        if growing and not self._copies.issuperset(growing):
+            return False
+        if name in (_COPYING if not growing else _KEEPING) and one.results != two.results:
+            self._copies |= set(one.gives)
+        return bool(growing) and name in ("slice", "select") and one.results == two.results
 
 
 class _Orders:
