@@ -231,6 +231,11 @@ class Program:
     def __repr__(self) -> str:
         return f"<piper.Program {describe(self._description, self._texts)}{', closed' if self._execution.is_closed else ''}>"
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        raise UsageError(
+            "a program can't be copied or pickled, for it has threads and memory of its own: program.save(path) and piper.load(path) give another one"
+        )
+
     @property
     def param_groups(self) -> list[Mapping[str, Any]]:
         """The optimizer's options by group, as they are read at each step: torch's own dicts, or plain ones of a loaded program."""

@@ -5,6 +5,7 @@ import contextlib
 import copy
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
@@ -257,6 +258,12 @@ def test_views_that_negate_as_they_are_read(program):
     imaginary = torch.complex(torch.zeros_like(x), x).conj().imag
     assert imaginary.is_neg()
     assert torch.equal(program.evaluate(imaginary, y), program.evaluate(-x, y))
+
+
+def test_copies_are_made_by_saving(program):
+    for copied in copy.copy, copy.deepcopy, pickle.dumps:
+        with pytest.raises(piper.UsageError, match="program.save"):
+            copied(program)
 
 
 def test_threads_of_one_rank_take_turns(program):
