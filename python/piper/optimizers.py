@@ -8,7 +8,6 @@ handed over before each step; flags and betas are compiled in.
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -91,8 +90,6 @@ RULES: dict[str, Rule] = {
     "adam": Rule(_adam_config, _adam_slots, _adam_scalars),
     "adamw": Rule(_adam_config, _adam_slots, _adamw_scalars),
 }
-# As the constructors of torch.optim have it.
-_NOT_NEGATIVE = {"lr", "weight_decay", "eps", "momentum"}
 _OPTIONS = {
     "sgd": {"lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"},
     "adam": {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize", "decoupled_weight_decay"},
@@ -141,9 +138,6 @@ class Group:
                 )
         if rule.slots(options) != self.slots:
             raise UsageError("momentum was zero when the program was compiled or is now: compile again")
-        for name in _NOT_NEGATIVE & options.keys():
-            if float(options[name]) < 0:
-                raise UsageError(f"expected optimizer option '{name}' not to be negative, got {options[name]}")
         values = rule.scalars(options, step)
         for name, value in values.items():
             if not math.isfinite(value):
@@ -183,35 +177,14 @@ def rule_of(optimizer: Any) -> str:
         elif isinstance(optimizer, (list, tuple)):
             message += ": give one with a group for each"
         raise UsageError(message)
-    _refuse_own_steps(optimizer)
+    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
+        raise UsageError("expected an optimizer without hooks of its step: a compiled step does not call them")
     if optimizer.state:
         raise UsageError(
             "expected an optimizer that has taken no step yet: its moments would be lost; give a new one, and hand the moments to"
             f" program.load_optimizer_state_dict as {STATE_FORM}"
         )
     return known[type(optimizer)]
-
-
-def _refuse_own_steps(optimizer: Any) -> None:
-    """Raises UsageError for code that a step of the optimizer would run besides the formula."""
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        raise UsageError("expected an optimizer without hooks of its step: a compiled step does not call them")
-    step = optimizer.step
-    # Schedulers put a wrapper of their own around it, which counts.
-    while step is not None:
-        if not _is_of_torch(step):
-            raise UsageError(
-                f"expected the step of {type(optimizer).__name__} as torch.optim has it, got another in its place, which a compiled step does not call: what it"
-                " does besides (clipping, say) do on program.gradients() and step the optimizer yourself, or leave it out"
-            )
-        step = getattr(step, "__wrapped__", None)
-
-
-def _is_of_torch(function: Any) -> bool:
-    import torch
-
-    code = getattr(getattr(function, "__func__", function), "__code__", None)
-    return code is not None and code.co_filename.startswith(os.path.dirname(torch.__file__) + os.sep)
 
 
 def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
@@ -252,15 +225,9 @@ def _live_options(optimizer: Any, index: int) -> Callable[[], Mapping[str, Any]]
     """The options of a group, whose dict may be another one at every step (optimizer.load_state_dict replaces it)."""
     count, known = len(optimizer.param_groups), list(optimizer.param_groups[index]["params"])
     trained = [parameter.requires_grad for parameter in known]
-    step = vars(optimizer).get("step")
 
     def read() -> Mapping[str, Any]:
-        nonlocal step
         groups = optimizer.param_groups
-        hooked = optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks
-        if hooked or vars(optimizer).get("step") is not step:
-            _refuse_own_steps(optimizer)
-            step = vars(optimizer).get("step")
         if len(groups) != count or [id(p) for p in groups[index]["params"]] != [id(p) for p in known]:
             raise UsageError("the optimizer had other parameters when the program was compiled: compile again")
         if [parameter.requires_grad for parameter in known] != trained:

@@ -85,8 +85,6 @@ class Watch:
                     "before piper.compile"
                 )
             listed = "; ".join(dict.fromkeys(map(str, changes[:_MOST_LISTED])))
-            if any(change.is_code for change in changes):
-                raise UsageError(f"the program was compiled with other code: {listed}: compile again")
             raise UsageError(f"the program was compiled with another value: {listed}: {_ADVICE}")
         self._python[entry] = again
         names = {change.name for change in changes if not change.name.endswith(TRAINING)} - self._idle

@@ -10,29 +10,22 @@ from __future__ import annotations
 import collections
 import functools
 import weakref
-from collections.abc import Callable, Mapping, Sequence
-from random import SystemRandom
-from types import CodeType
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import nn
 
 from ..notices import warn_user
-from . import fingerprint, outside
+from . import fingerprint
 from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
 from .errors import ImporterError
-from .places import MISSING, Change, Place, Places, is_same
+from .places import MISSING, Change, Place, Places, is_random, is_same
 from .python_state import PythonState
-from .sources import is_iterator, is_random
-from .user_code import Executed, Names, Ran, Watchpoints
+from .user_code import Executed, Names, Watchpoints
 
 _GROWING = (list, set, collections.deque)
-_DRAWN = (
-    "random numbers of Python, NumPy or the operating system in forward or loss would be drawn once, at compile, and be the same in every step (draw "
-    "them outside and give them to forward as a tensor of the batch, of 0 dims for a single number):\n  "
-)
 _PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple)
 
 
@@ -79,16 +72,10 @@ class Observer:
     def refuse(
         self, children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool
     ) -> None:
-        """Raises ImporterError if the run that was watched changed what later calls see, or drew what they would draw again, and names the lines."""
-        if drawn := dict.fromkeys(outside.random_numbers(self.executed.codes)):
-            raise ImporterError(_DRAWN + "\n  ".join(drawn))
-        if read := dict.fromkeys(outside.clocks(self.executed.codes)):
-            warn_user(
-                f"a compiled step runs no Python code, so a clock is what it was at compile, in every step: {'; '.join(read)}"
-            )
+        """Raises ImporterError if the run that was watched changed what later calls see, and names the lines."""
         if not self._changes:
             return
-        calls = _TwoCalls(self.places, list(self._changes), self.names, self.executed.codes)
+        calls = _TwoCalls(self.places, list(self._changes), self.names)
         dry_run(children, lambda inputs: calls.run(run, inputs), tensors, grad)
         calls.refuse()
         calls.warn()
@@ -139,8 +126,8 @@ class _Spot:
 class _TwoCalls:
     """Two calls of a step, one after the other, without undoing what the first did."""
 
-    def __init__(self, places: Places, changes: Sequence[Change], names: Names, codes: Mapping[CodeType, Ran]):
-        self._places, self._names, self._codes = places, names, codes
+    def __init__(self, places: Places, changes: Sequence[Change], names: Names):
+        self._places, self._names = places, names
         spots = {(change.place, change.key): _Spot(change.place, change.key) for change in changes}
         self._spots = list(
             {(spot.place, id(spot.key) if spot.key is MISSING else spot.key): spot for spot in spots.values()}.values()
@@ -170,9 +157,6 @@ class _TwoCalls:
         other = self._first.calls != self._second.calls
         for index, spot in enumerate(self._spots):
             line = self._lines.get(index)
-            if is_iterator(spot.place.holder) or isinstance(spot.place.holder, SystemRandom):
-                # A generator's own line, or whatever ran first.
-                line = outside.naming_line(self._codes, spot.name.rpartition(".")[2])
             if is_random(spot.place.holder):
                 # A library that draws for itself, in no line of the user's, draws nothing for the step.
                 if line is not None:
@@ -180,7 +164,11 @@ class _TwoCalls:
             elif reason := self._reason(spot, other):
                 kept[f"{line or 'unknown line'}: '{spot.name}' {reason}"] = None
         if random:
-            raise ImporterError(_DRAWN + "\n  ".join(random))
+            raise ImporterError(
+                "random numbers of Python or NumPy in forward or loss would be drawn once, at compile, and be the same in every step (draw "
+                "them outside and give them to forward as a tensor of the batch, of 0 dims for a single number):\n  "
+                + "\n  ".join(random)
+            )
         if kept:
             raise ImporterError(
                 "forward or loss changes Python state that its next call sees, which a compiled step can't (make numbers and tensors "
@@ -189,8 +177,6 @@ class _TwoCalls:
 
     def _reason(self, spot: _Spot, other: bool) -> str:
         _, once, twice = spot.values
-        if is_iterator(spot.place.holder):
-            return "is an iterator that gives its next value in every call (give the value to forward as a tensor of the batch)"
         if spot.is_growing:
             return "grows with every call"
         if any(storage_key(tensor) in self._second.carried for tensor in spot.tensors()):

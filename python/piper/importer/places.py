@@ -8,10 +8,11 @@ import collections
 import contextlib
 import enum
 import functools
-import os
+import pickle
+import random
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -19,7 +20,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from .sources import is_source, set_back, state_of
 from .user_code import Names, is_own_code, names_of
 
 #: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
@@ -33,8 +33,6 @@ _MOST_NODES = 50_000
 _LONGEST = 1_000
 _HEAP_TYPE = 1 << 9
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "piper", "functorch", "torchgen"}
-#: By which code names the environment.
-_ENVIRONMENT = {"environ", "getenv", "putenv"}
 _NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
 _CACHED = type(functools.lru_cache(int))
 _FUNCTIONS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property, functools.partial)
@@ -78,8 +76,8 @@ class Place:
             return {id(item): item for item in holder} if len(holder) <= _LONGEST else {"": len(holder)}
         if isinstance(holder, types.CellType):
             return {"": _content(holder)}
-        if is_source(holder):
-            return {"": state_of(holder)}
+        if is_random(holder):
+            return {"": _random_state(holder)}
         if isinstance(holder, dict):
             # Not by the methods of a class of the user's.
             return dict(dict.items(holder)) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
@@ -109,8 +107,8 @@ class Place:
             holder.cell_contents = before[""]
         elif isinstance(holder, dict):
             self._write_dict(before, now)
-        elif is_source(holder):
-            set_back(holder, before[""])
+        elif is_random(holder):
+            _set_random_state(holder, before[""])
         else:
             for key in {**now, **before}:
                 value = before.get(key, MISSING)
@@ -136,26 +134,6 @@ class Place:
         if self.keys is not None:
             return f"{self.path}{key}"
         return f"{self.path}.{key}" if self.named else f"{self.path}[{key!r}]"
-
-
-class Environment(Place):
-    """The variables of the process's environment."""
-
-    def read(self) -> dict[Any, Any]:
-        """All of them, as text."""
-        return dict(self.holder)
-
-    def bytes(self) -> dict[Any, Any]:
-        """All of them, as they are kept: to make text of them takes longer than to compare them."""
-        return dict(self.holder._data)
-
-    def write(self, before: Mapping[Any, Any]) -> None:
-        """Sets and removes what has changed since."""
-        for name in {**self.read(), **before}:
-            if name not in before:
-                del self.holder[name]
-            elif self.holder.get(name) != before[name]:
-                self.holder[name] = before[name]
 
 
 @dataclass(frozen=True)
@@ -190,7 +168,6 @@ class Places:
         self._nodes: dict[int, _Node] = {}
         self._globals: dict[tuple[int, str], Place] = {}
         self._found: list[Place] = []
-        self._environment: Place | None = None
         self._before: list[dict[Place, dict[Any, Any]]] = []
         for name, root in roots.items():
             self._visit(root, name)
@@ -198,9 +175,6 @@ class Places:
     def see(self, code: CodeType, names: dict[str, Any], used: Names | None = None) -> None:
         """Adds the globals that `code` uses, or those of `used`."""
         used = used or names_of(code)
-        if _ENVIRONMENT & (used.attributes | used.globals) and self._environment is None:
-            self._environment = Environment(os.environ, "os.environ")
-            self._add(self._root, self._environment)
         for name in used.globals:
             if name in names or name in used.stored_globals:
                 self._add_global(names, name, "", used.attributes)
@@ -237,14 +211,6 @@ class Places:
 
     def used_places(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Place]:
         """The places that such code gets to."""
-        return [place for node in self._used_nodes(names, codes) for place in node.places]
-
-    def functions(self, names: Names, codes: Mapping[CodeType, Any]) -> list[tuple[types.FunctionType, str]]:
-        """The user's functions that such code gets to, with their names."""
-        nodes = self._used_nodes(names, codes)
-        return [(node.value, node.value.__qualname__) for node in nodes if isinstance(node.value, types.FunctionType)]
-
-    def _used_nodes(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterable[_Node]:
         nodes, todo = {self._root: None}, [self._root]
         for node in todo:
             for needed, below in node.below:
@@ -252,7 +218,7 @@ class Places:
                 if is_used and below not in nodes:
                     nodes[below] = None
                     todo.append(below)
-        return nodes
+        return [place for node in nodes for place in node.places]
 
     def _add(self, node: _Node, place: Place) -> None:
         node.places.append(place)
@@ -310,11 +276,6 @@ class Places:
             self._add(node, Place(value, path))
             yield None, value.__wrapped__, path
         elif isinstance(value, _FUNCTIONS):
-            function = function_of(value)
-            if function is not None and function is not value:
-                yield None, function, path
-            elif function is not None and is_own_code(function.__code__):
-                self._add(node, Place(vars(function), path, True))
             yield from _below_function(value, path)
         elif isinstance(value, tuple):
             for index, item in enumerate(value[:_LONGEST]):
@@ -323,7 +284,7 @@ class Places:
             self._add(node, place := Place(value, path))
             for key, item in place.read().items():
                 yield None, item, place.name_of(key)
-        elif is_source(value):
+        elif is_random(value):
             self._add(node, Place(value, path))
         elif isinstance(value, type):
             if _is_users(value.__module__) and not issubclass(value, enum.Enum):
@@ -362,7 +323,10 @@ def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | No
         return
     if isinstance(value, types.MethodType):
         yield None, value.__self__, path
-    function = value
+    if isinstance(value, property):
+        yield None, value.fget, path
+        return
+    function = getattr(value, "__func__", value)
     if not isinstance(function, types.FunctionType) or not is_own_code(function.__code__):
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -371,14 +335,6 @@ def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | No
     yield function.__code__, function.__defaults__, f"{path}.__defaults__"
     yield function.__code__, function.__kwdefaults__, f"{path}.__kwdefaults__"
     yield None, getattr(function, "__wrapped__", None), path
-
-
-def function_of(value: Any) -> types.FunctionType | None:
-    """The Python function behind a function, a method or a property."""
-    if isinstance(value, property):
-        value = value.fget
-    value = getattr(value, "__func__", value)
-    return value if isinstance(value, types.FunctionType) else None
 
 
 def _content(cell: types.CellType) -> Any:
@@ -390,6 +346,28 @@ def _content(cell: types.CellType) -> Any:
 
 def _is_users(module: str | None) -> bool:
     return (module or "torch").partition(".")[0] not in _FOREIGN
+
+
+def is_random(value: Any) -> bool:
+    """Whether it draws random numbers, Python's or NumPy's."""
+    return (isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)) or (
+        type(value).__module__.startswith("numpy.random") and type(value).__name__ in ("Generator", "RandomState")
+    )
+
+
+def _random_state(value: Any) -> bytes:
+    if isinstance(value, random.Random):
+        return pickle.dumps(value.getstate())
+    return pickle.dumps(value.get_state() if hasattr(value, "get_state") else value.bit_generator.state)
+
+
+def _set_random_state(value: Any, state: bytes) -> None:
+    if isinstance(value, random.Random):
+        value.setstate(pickle.loads(state))
+    elif hasattr(value, "set_state"):
+        value.set_state(pickle.loads(state))
+    else:
+        value.bit_generator.state = pickle.loads(state)
 
 
 def _slots(kind: type) -> list[str]:

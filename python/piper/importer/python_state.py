@@ -21,13 +21,11 @@ import torch
 from torch import nn
 
 from . import fingerprint
-from .code_state import CodeState, has_run
 from .marks import TensorMark
-from .places import MISSING, Environment, Place, Places, is_same
-from .sources import is_source
+from .places import MISSING, Place, Places, is_random, is_same
 from .user_code import Names, Ran, is_own_code
 
-# Of classes, those are watched that ran.
+# What methods are changed for (profiling, say) is no change of values.
 _METHODS = (types.FunctionType, staticmethod, classmethod, property)
 #: The end of the name of a module's mode.
 TRAINING = ".training"
@@ -44,23 +42,11 @@ class Changed:
     after: Any
     place: Place | None = None
     key: Any = None
-    #: Of code: what is said of it, and whether the step is another one then, whatever it computes.
-    text: str = ""
-    is_other: bool = False
 
     def __str__(self) -> str:
-        if self.text:
-            return self.text
-        if self.is_code:
-            return f"'{self.name}' is another function now"
         if isinstance(self.after, torch.Tensor) or _is_array(self.after):
             return f"the values of '{self.name}' have changed"
         return f"'{self.name}' was {_short(self.before)} and is {_short(self.after)} now"
-
-    @property
-    def is_code(self) -> bool:
-        """Whether it is code that has changed."""
-        return bool(self.text) or isinstance(self.before, _METHODS) and isinstance(self.after, _METHODS)
 
 
 @dataclass
@@ -101,23 +87,16 @@ class PythonState:
         self._others: list[tuple[Place, Any, Any]] = []
         self._tensors: list[tuple[TensorMark, bytes, str]] = []
         self._arrays: list[tuple[Any, bytes, str]] = []
-        self._environment: tuple[Environment, dict, dict] | None = None
         self._frozen: dict[int, Any] = {}
         self._dtype = torch.get_default_dtype()
         self._still = _in_eval_mode(roots) if self.training else []
-        self._code = CodeState(roots, self.codes, places.functions(self.names, self.codes))
         self._add_holders(places.used_places(self.names, self.codes))
         seen = _state_tensors(roots.values())
         for place, key in places.used(self.names, self.codes):
-            if place.is_cache or is_source(place.holder):
-                continue
-            if isinstance(place, Environment):
-                self._environment = place, place.bytes(), place.read()
+            if place.is_cache or is_random(place.holder):
                 continue
             value = place.read().get(key, MISSING)
-            if (id(place.holder), key) in self._idle:
-                continue
-            if isinstance(place.holder, type) and isinstance(value, _METHODS) and not has_run(value, self.codes):
+            if (id(place.holder), key) in self._idle or isinstance(place.holder, type) and isinstance(value, _METHODS):
                 continue
             self._add(place, key, value)
             if id(value) not in seen:
@@ -173,9 +152,7 @@ class PythonState:
         for mark, _, _ in self._tensors:
             if mark.moved():
                 return False
-        if self._environment is not None and self._environment[0].bytes() != self._environment[1]:
-            return False
-        if torch.get_default_dtype() is not self._dtype or not self._code.is_same():
+        if torch.get_default_dtype() is not self._dtype:
             return False
         for attributes, _ in self._still:
             if attributes["training"]:
@@ -193,10 +170,6 @@ class PythonState:
         for holder, size, place in self._sizes:
             new = list(dict.keys(holder))[size:]
             pairs += [(place, key, MISSING, holder[key]) for key in new if not place.named or self.names.has(key)]
-        if self._environment is not None:
-            place, _, before = self._environment
-            now = place.read()
-            pairs += [(place, key, before.get(key, MISSING), now.get(key, MISSING)) for key in {**before, **now}]
         found = [
             Changed(place.name_of(key), before, after, place, key)
             for place, key, before, after in pairs
@@ -209,7 +182,6 @@ class PythonState:
         ]
         if torch.get_default_dtype() is not self._dtype:
             found.append(Changed("torch.get_default_dtype()", self._dtype, torch.get_default_dtype()))
-        found += [Changed(name, None, None, text=text, is_other=other) for name, text, other in self._code.changes()]
         # From training to eval mode is what scripts do between steps.
         found += [Changed(name, False, True) for attributes, name in self._still if attributes["training"]]
         found += [Changed(name, None, array) for array, content, name in self._arrays if array.tobytes() != content]
@@ -217,9 +189,6 @@ class PythonState:
 
     def traced_again(self, changes: Iterable[Changed]) -> PythonState | None:
         """The state now, if the step is the same program in spite of `changes`."""
-        changes = list(changes)
-        if any(change.is_other for change in changes):
-            return None
         again = self.retrace()
         if again is None:
             return None

@@ -22,8 +22,7 @@ _STANDARD = sysconfig.get_paths()["stdlib"] + os.sep
 _INSTALLED = tuple({sysconfig.get_paths()[name] + os.sep for name in ("purelib", "platlib")})
 # Code of no file: of a prompt, a notebook, or `python -c`.
 _TYPED = ("<stdin>", "<string>", "<ipython")
-#: Where the code of torch's modules lies.
-MODULE_FILES = os.path.join(os.path.dirname(torch.__file__), "nn") + os.sep
+_MODULES = os.path.join(os.path.dirname(torch.__file__), "nn") + os.sep
 # torch's functions that take user code which runs in the backward, to the local variable that holds it.
 _TAKERS = {"apply": "cls", "register_hook": "hook", "register_full_backward_hook": "hook"}
 _GLOBALS = {"LOAD_GLOBAL", "LOAD_NAME", "STORE_GLOBAL", "STORE_NAME", "DELETE_GLOBAL"}
@@ -139,7 +138,7 @@ class Executed(TorchFunctionMode):
         for code, ran in self.codes.items():
             if is_own_code(code):
                 names.add(ran.names_of(code))
-            elif code.co_filename.startswith(MODULE_FILES):
+            elif code.co_filename.startswith(_MODULES):
                 # Torch's modules read their options; their globals are no state of the user's.
                 names.add(Names(names_of(code).attributes))
         return names
