@@ -9,6 +9,8 @@ import warnings
 import piper
 import pytest
 import torch
+from piper.importer import import_model
+from piper.watch import Watch
 from torch import nn
 from torch.nn import functional as F
 
@@ -100,6 +102,55 @@ def test_changed_values_are_refused_by_name_and_taken_back(compiled):
     FACTOR = 1.0
     assert all(map(torch.equal, program.state_dict().values(), before.values()))
     assert program.gradients(example)
+
+
+def scaled(function):
+    return lambda *args, **kwargs: 2 * function(*args, **kwargs)
+
+
+CODE = {
+    r"with other code: 'Model.forward' is another function now \(.*: compile again": lambda model, loss, patch: (
+        patch.setattr(Model, "forward", scaled(Model.forward))
+    ),
+    r"'Loss.forward' is another function now": lambda model, loss, patch: patch.setattr(
+        Loss, "forward", scaled(Loss.forward)
+    ),
+    r"'F.cross_entropy' is another function now": lambda model, loss, patch: patch.setattr(
+        F, "cross_entropy", scaled(F.cross_entropy)
+    ),
+    r"'model.b' is another Identity now.*fails: .*test_watch.py:\d+.*: compile again": lambda model, loss, patch: (
+        patch.setitem(model._modules, "b", nn.Identity())
+    ),
+    r"a forward hook was added to 'model.b'": lambda model, loss, patch: patch.setitem(
+        model.b._forward_hooks, 0, lambda module, inputs, output: 2 * output
+    ),
+    r"parameter 'a.weight' has a hook on its gradient": lambda model, loss, patch: patch.setattr(
+        model.a.weight, "_post_accumulate_grad_hooks", {0: print}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", CODE)
+def test_changed_code_is_refused_and_taken_back(compiled, monkeypatch, message):
+    program, model, loss = compiled
+    example = named(*batch(0), 1.0)
+    CODE[message](model, loss, monkeypatch)
+    for method in (program.step, program.evaluate, program.gradients):
+        with pytest.raises(piper.UsageError, match=message):
+            method(example)
+    monkeypatch.undo()
+    program.gradients(example)
+
+
+def test_another_part_is_used_where_it_is_the_same_and_told_where_it_is_not(recwarn):
+    model = Plain()
+    watch = Watch(model, {"step": import_model(model, F.cross_entropy, batch(0), training=True)})
+    model.b = copy.deepcopy(model.b)
+    watch.check("step")
+    assert not recwarn.list
+    model.b = nn.Linear(16, 4)
+    with pytest.warns(UserWarning, match=r"parameters of the model have changed \(b.weight, b.bias\)"):
+        watch.check("step")
 
 
 def set_data(tensor):

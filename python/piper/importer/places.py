@@ -12,7 +12,7 @@ import pickle
 import random
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -24,7 +24,7 @@ from .user_code import Names, is_own_code, names_of
 
 #: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
 MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | frozenset(
-    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations")
+    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations", "_compiled_call_impl")
 )
 MISSING = type("Missing", (), {"__repr__": lambda self: "nothing"})()
 
@@ -82,7 +82,12 @@ class Place:
             # Not by the methods of a class of the user's.
             return dict(dict.items(holder)) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
         if isinstance(holder, type):
-            return {name: value for name, value in vars(holder).items() if not name.startswith("__")}
+            # Of the names that Python itself uses, methods alone.
+            return {
+                name: value
+                for name, value in vars(holder).items()
+                if not name.startswith("__") or isinstance(value, types.FunctionType)
+            }
         return {name: getattr(holder, name, MISSING) for name in _slots(type(holder))}
 
     def write(self, before: Mapping[Any, Any]) -> None:
@@ -127,6 +132,10 @@ class Place:
             elif now.get(key, MISSING) is not value:
                 dict.__setitem__(self.holder, key, value)
 
+    def may_have(self, key: Any, names: Names) -> bool:
+        """Whether a new key is one that code with these names may use."""
+        return not self.named or names.has(key) and not (self.module and key in MODULE_BOOKKEEPING)
+
     def name_of(self, key: Any) -> str:
         """How a message names the value of `key`."""
         if key == "":
@@ -156,6 +165,7 @@ class _Node:
     """A value, its places, and what it leads to: each where code names an attribute, or has run, or always (None)."""
 
     value: Any
+    path: str = ""
     places: list[Place] = field(default_factory=list)
     below: list[tuple[str | CodeType | None, _Node]] = field(default_factory=list)
 
@@ -182,8 +192,8 @@ class Places:
     def used(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterator[tuple[Place, Any]]:
         """The places and keys that code with these names, which ran, may read or change."""
         for place in self.used_places(names, codes):
-            for key in place.read():
-                if _counts(place, key, names):
+            for key, value in place.read().items():
+                if _counts(place, key, names) or isinstance(value, _FUNCTIONS) and function_of(value, codes):
                     yield place, key
 
     @contextlib.contextmanager
@@ -211,6 +221,9 @@ class Places:
 
     def used_places(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Place]:
         """The places that such code gets to."""
+        return [place for node in self._used_nodes(names, codes) for place in node.places]
+
+    def _used_nodes(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterable[_Node]:
         nodes, todo = {self._root: None}, [self._root]
         for node in todo:
             for needed, below in node.below:
@@ -218,7 +231,14 @@ class Places:
                 if is_used and below not in nodes:
                     nodes[below] = None
                     todo.append(below)
-        return [place for node in nodes for place in node.places]
+        return nodes
+
+    def functions(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterator[tuple[types.FunctionType, str]]:
+        """The functions whose code is one of `codes`, which code with these names gets to, and how messages name them."""
+        for node in self._used_nodes(names, codes):
+            function = function_of(node.value, codes) if isinstance(node.value, _FUNCTIONS) else None
+            if function is not None:
+                yield function, node.path
 
     def _add(self, node: _Node, place: Place) -> None:
         node.places.append(place)
@@ -229,7 +249,7 @@ class Places:
     def _add_global(self, names: dict[str, Any], name: str, path: str, attributes: set[str]) -> None:
         value = names.get(name, MISSING)
         if isinstance(value, types.ModuleType):
-            if _is_users(value.__name__):
+            if is_users(value.__name__):
                 for inner in attributes & vars(value).keys():
                     self._add_global(vars(value), inner, f"{path}{name}.", set())
             return
@@ -251,7 +271,7 @@ class Places:
             node = self._nodes.get(id(value))
             if node is None:
                 # What is remembered by its address has to stay alive: the node holds it.
-                node = _Node(value)
+                node = _Node(value, path)
                 below = list(self._below(node, value, path))
                 if not below and not node.places:
                     continue
@@ -287,7 +307,7 @@ class Places:
         elif is_random(value):
             self._add(node, Place(value, path))
         elif isinstance(value, type):
-            if _is_users(value.__module__) and not issubclass(value, enum.Enum):
+            if is_users(value.__module__) and not issubclass(value, enum.Enum):
                 self._add(node, place := Place(value, path, True))
                 for key, item in place.read().items():
                     yield _needed(key, item), item, place.name_of(key)
@@ -311,7 +331,7 @@ def _counts(place: Place, key: Any, names: Names) -> bool:
 
 def _classes(kind: type) -> Iterator[tuple[None, type, str]]:
     for parent in kind.__mro__:
-        if _is_users(parent.__module__):
+        if is_users(parent.__module__):
             yield None, parent, parent.__qualname__
 
 
@@ -337,6 +357,20 @@ def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | No
     yield None, getattr(function, "__wrapped__", None), path
 
 
+def function_of(value: Any, codes: Mapping[CodeType, Any] | None = None) -> types.FunctionType | None:
+    """The function of a method or property; None where it is none, or its code is none of `codes`."""
+    if isinstance(value, property):
+        value = value.fget
+    if isinstance(value, functools.partial):
+        value = value.func
+    value = (
+        getattr(value, "__func__", value) if isinstance(value, (types.MethodType, staticmethod, classmethod)) else value
+    )
+    if not isinstance(value, types.FunctionType):
+        return None
+    return value if codes is None or value.__code__ in codes else None
+
+
 def _content(cell: types.CellType) -> Any:
     try:
         return cell.cell_contents
@@ -344,7 +378,8 @@ def _content(cell: types.CellType) -> Any:
         return MISSING
 
 
-def _is_users(module: str | None) -> bool:
+def is_users(module: str | None) -> bool:
+    """Whether a module of that name is neither torch's, nor Piper's, nor Python's own."""
     return (module or "torch").partition(".")[0] not in _FOREIGN
 
 
@@ -383,7 +418,7 @@ def _is_object(value: Any) -> bool:
     kind = type(value)
     if isinstance(value, (torch.Tensor, enum.Enum, types.ModuleType)):
         return False
-    return isinstance(value, _NAMESPACES) or bool(kind.__flags__ & _HEAP_TYPE and _is_users(kind.__module__))
+    return isinstance(value, _NAMESPACES) or bool(kind.__flags__ & _HEAP_TYPE and is_users(kind.__module__))
 
 
 def is_same(before: Any, after: Any) -> bool:

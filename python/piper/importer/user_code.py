@@ -38,6 +38,11 @@ def is_own_code(code: CodeType) -> bool:
     return is_user_file(name) and (not name.startswith(_STANDARD) or name.startswith(_INSTALLED))
 
 
+def is_module_code(code: CodeType) -> bool:
+    """Whether code is that of torch's modules, or of the functions that they call."""
+    return code.co_filename.startswith(_MODULES)
+
+
 @dataclass
 class Names:
     """What code names: attributes it may read or set, those it reads, its globals, beginnings of names that it puts together, keys that it
@@ -138,7 +143,7 @@ class Executed(TorchFunctionMode):
         for code, ran in self.codes.items():
             if is_own_code(code):
                 names.add(ran.names_of(code))
-            elif code.co_filename.startswith(_MODULES):
+            elif is_module_code(code):
                 # Torch's modules read their options; their globals are no state of the user's.
                 names.add(Names(names_of(code).attributes))
         return names

@@ -520,3 +520,117 @@ def test_other_contexts_change_nothing(context):
     with context():
         inside = importing(net)
     assert list(inside.families) == list(outside.families)
+
+
+class Parts(Base):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 6), nn.GELU())
+
+    def forward(self, x):
+        return self.a(F.relu(self.layers(x))) * self.helped()
+
+    def helped(self):
+        return help_with(2.0)
+
+
+def help_with(number, times=1.0):
+    return number * times
+
+
+def other_forward(self, x):
+    return self.a(self.layers(x))
+
+
+def other_help(number, times=1.0):
+    return 3 * number * times
+
+
+def doubled(*arguments):
+    return 2 * arguments[-1] if isinstance(arguments[-1], torch.Tensor) else (2 * arguments[-1][0],)
+
+
+def doubled_gradient(_, gradients, *others):
+    return tuple(2 * gradient for gradient in gradients)
+
+
+def replacing(holder, name, value):
+    return lambda net, monkeypatch: monkeypatch.setattr(holder(net), name, value)
+
+
+CODE = {
+    "the code of 'help_with' has changed": replacing(lambda net: help_with, "__code__", other_help.__code__),
+    "the default arguments of 'help_with' have changed": replacing(lambda net: help_with, "__defaults__", (2.0,)),
+    "'Parts.forward' is another function now (": replacing(lambda net: Parts, "forward", other_forward),
+    "'Parts.helped' is another function now (": replacing(lambda net: Parts, "helped", lambda self: 5.0),
+    "'GELU.forward' is another function now (": replacing(lambda net: nn.GELU, "forward", lambda self, x: x),
+    "'Linear.forward' is another function now (": replacing(lambda net: nn.Linear, "forward", lambda self, x: x[:, :4]),
+    "'model.forward' was added": lambda net, _: setattr(net, "forward", lambda x: net.a(x)),
+    "'model.layers.1.forward' was added": lambda net, _: setattr(net.layers[1], "forward", lambda x: x),
+    "'model.a' is another Sequential now": lambda net, _: setattr(net, "a", nn.Sequential(nn.Linear(6, 4), nn.Tanh())),
+    "'model.layers.1' is another Tanh now": lambda net, _: net.layers.__setitem__(1, nn.Tanh()),
+    "'model.layers.2' was added": lambda net, _: net.layers.append(nn.Tanh()),
+    "a forward hook was added to 'model.a'": lambda net, _: net.a.register_forward_hook(doubled),
+    "a forward pre hook was added to 'model.layers.1'": lambda net, _: net.layers[1].register_forward_pre_hook(doubled),
+    "a backward hook was added to 'model.a'": lambda net, _: net.a.register_full_backward_hook(doubled_gradient),
+    "a backward pre hook was added to 'model.a'": lambda net, _: net.a.register_full_backward_pre_hook(
+        doubled_gradient
+    ),
+    "'F.relu' is another function now (": replacing(lambda net: F, "relu", lambda x: x),
+    "'F.cross_entropy' is another function now (": replacing(lambda net: F, "cross_entropy", lambda z, y: z.mean()),
+    "'F.gelu' is another function now (": replacing(lambda net: F, "gelu", lambda x, approximate: x),
+}
+
+
+@pytest.mark.parametrize("what", CODE)
+def test_other_code_is_another_program(what, monkeypatch):
+    net = Parts()
+    state = importing(net, lambda z, y: F.cross_entropy(z, y)).python
+    assert state.is_same() and not state.changes()
+    CODE[what](net, monkeypatch)
+    assert not state.is_same()
+    changes = state.changes()
+    assert any(str(change).startswith(what) for change in changes), list(map(str, changes))
+    assert state.traced_again(changes) is None
+
+
+def test_hooks_that_are_removed_or_do_nothing():
+    net = Parts()
+    handle = net.a.register_forward_hook(doubled)
+    state = importing(net).python
+    net.layers[0].register_forward_hook(lambda *_: None)
+    changes = state.changes()
+    assert [str(change) for change in changes] == ["a forward hook was added to 'model.layers.0'"]
+    state = state.traced_again(changes)
+    assert state.is_same()
+    handle.remove()
+    changes = state.changes()
+    assert [str(change) for change in changes] == ["a forward hook was removed from 'model.a'"]
+    assert state.traced_again(changes) is None and not state.failure
+
+
+def test_code_that_fails_says_why():
+    net = Parts()
+    state = importing(net).python
+    net.forward = lambda x: net.a(x[:, :1])
+    assert state.traced_again(state.changes()) is None
+    assert state.failure.startswith(__file__) and "a and b must have same reduction dim" in state.failure
+
+
+def test_what_loops_do_to_models_between_steps_is_no_change(monkeypatch):
+    net = Parts()
+    state = importing(net, F.cross_entropy).python
+    scheduled = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.StepLR(scheduled, 1)
+    monkeypatch.setattr(F, "dropout", None)
+    monkeypatch.setattr(Parts, "shown", lambda self: None, raising=False)
+    with torch.profiler.profile(), torch.autograd.profiler.record_function("step"):
+        F.cross_entropy(torch.utils.checkpoint.checkpoint(net, X, use_reentrant=False), Y).backward()
+        assert state.is_same()
+    net.eval()
+    net.compile(backend="eager")
+    torch.compile(net, backend="eager")
+    net.train()
+    net.zero_grad()
+    copy.deepcopy(net)
+    assert not state.changes()
