@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a program does where the Python values, buffers and contexts that it was compiled with are others at a step."""
 
+import collections
 import copy
 import gc
 import re
@@ -55,18 +56,21 @@ def optimizer_of(model):
     return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
 
 
+Compiled = collections.namedtuple("Compiled", "program model loss optimizer")
+
+
 @pytest.fixture(scope="module")
 def compiled():
     torch.manual_seed(0)
     model, loss = Model(), Loss()
     optimizer = optimizer_of(model)
     program = piper.compile(model, loss, named(*batch(0), 1.0), optimizer=optimizer, progress=False)
-    yield program, model, loss
+    yield Compiled(program, model, loss, optimizer)
     program.close()
 
 
 def test_a_number_that_changes_as_a_tensor_of_the_batch(compiled):
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     truth = copy.deepcopy(model)
     truth.load_state_dict(program.state_dict())
     optimizer = optimizer_of(truth)
@@ -84,7 +88,7 @@ def test_a_number_that_changes_as_a_tensor_of_the_batch(compiled):
 
 def test_changed_values_are_refused_by_name_and_taken_back(compiled):
     global FACTOR
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     example = named(*batch(0), 1.0)
     before = program.state_dict()
     model.beta = 0.7
@@ -132,7 +136,7 @@ CODE = {
 
 @pytest.mark.parametrize("message", CODE)
 def test_changed_code_is_refused_and_taken_back(compiled, monkeypatch, message):
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     example = named(*batch(0), 1.0)
     CODE[message](model, loss, monkeypatch)
     for method in (program.step, program.evaluate, program.gradients):
@@ -153,6 +157,21 @@ def test_another_part_is_used_where_it_is_the_same_and_told_where_it_is_not(recw
         watch.check("step")
 
 
+def test_a_step_of_the_optimizers_own_is_refused_where_it_would_run(compiled, monkeypatch):
+    program, *_ = compiled
+    example, optimizer = named(*batch(0), 1.0), compiled.optimizer
+    torch.optim.lr_scheduler.StepLR(optimizer, 100)
+    program.step(example)
+    monkeypatch.setattr(optimizer, "step", lambda: None)
+    with pytest.raises(
+        piper.UsageError, match=r"it has another one \(.*test_watch.py:\d+\), which a compiled step does"
+    ):
+        program.step(example)
+    program.step(example, update=False)
+    monkeypatch.undo()
+    program.step(example)
+
+
 def set_data(tensor):
     tensor.data.mul_(0.5)
 
@@ -165,7 +184,7 @@ def set_in_place(tensor):
 @pytest.mark.parametrize("change", [set_in_place, set_data])
 @pytest.mark.parametrize("name", ["fleeting", "kept", "frozen"])
 def test_changed_buffers_and_frozen_parameters_are_refused(compiled, name, change):
-    program, model, _ = compiled
+    program, model, *_ = compiled
     example, value = named(*batch(0), 1.0), getattr(model, name).clone()
     change(getattr(model, name))
     with pytest.raises(piper.UsageError, match=f"'{name}' of the model has changed, and the program has its own"):
@@ -176,7 +195,7 @@ def test_changed_buffers_and_frozen_parameters_are_refused(compiled, name, chang
 
 
 def test_the_advice_for_a_buffer_is_followed(compiled):
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     example = named(*batch(0), 1.0)
     model.kept = torch.tensor(0.5)
     with pytest.raises(piper.UsageError) as error:
@@ -190,7 +209,7 @@ def test_the_advice_for_a_buffer_is_followed(compiled):
 
 
 def test_a_model_that_is_brought_up_to_date_is_no_change(compiled, recwarn):
-    program, model, _ = compiled
+    program, model, *_ = compiled
     example = named(*batch(0), 1.0)
     for _ in range(2):
         program.step(example)
@@ -203,7 +222,7 @@ def test_a_model_that_is_brought_up_to_date_is_no_change(compiled, recwarn):
 
 
 def test_parameters_that_are_changed_beside_the_program_are_told_once(compiled):
-    program, model, _ = compiled
+    program, model, *_ = compiled
     example = named(*batch(0), 1.0)
     with torch.no_grad():
         model.a.weight.mul_(0.5)
@@ -217,7 +236,7 @@ def test_parameters_that_are_changed_beside_the_program_are_told_once(compiled):
 
 
 def test_a_step_in_a_context_that_it_was_not_compiled_in(compiled):
-    program, _, _ = compiled
+    program, *_ = compiled
     example = named(*batch(0), 1.0)
     expected = program.gradients(example)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(piper.UsageError, match="compiled outside of it"):
