@@ -21,7 +21,8 @@ from . import fingerprint
 from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
 from .errors import ImporterError
-from .places import MISSING, Change, Place, Places, is_random, is_same
+from .place import MISSING, Change, Place, is_random, is_same
+from .places import Places
 from .python_state import PythonState
 from .user_code import Executed, Names, Watchpoints
 

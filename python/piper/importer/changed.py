@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from .places import MISSING, Place, function_of
+from .place import MISSING, Place
+from .places import function_of
 
 _SHOWN = (bool, int, float, complex, str, type(None), list, tuple, dict, torch.dtype, enum.Enum)
 

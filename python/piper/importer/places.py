@@ -8,8 +8,6 @@ import collections
 import contextlib
 import enum
 import functools
-import pickle
-import random
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -20,144 +18,14 @@ from typing import Any
 import torch
 from torch import nn
 
+from .place import CACHED, LONGEST, MISSING, Change, Place, content_of, is_random, is_same, slots_of
 from .user_code import Names, is_own_code, names_of
 
-#: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
-MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | frozenset(
-    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations", "_compiled_call_impl")
-)
-MISSING = type("Missing", (), {"__repr__": lambda self: "nothing"})()
-
 _MOST_NODES = 50_000
-# Of longer lists and dicts only the length is looked at: they are data, not options.
-_LONGEST = 1_000
 _HEAP_TYPE = 1 << 9
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "piper", "functorch", "torchgen"}
 _NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
-_CACHED = type(functools.lru_cache(int))
 _FUNCTIONS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property, functools.partial)
-
-
-@dataclass(eq=False)
-class Place:
-    """One holder of values, by key.
-
-    Attributes:
-        holder: the list, dict, cell, class, ... itself.
-        path: how a message names it.
-        named: keys are names of attributes or globals, which count where code uses them.
-        keys: of globals, those that code uses.
-        module: it holds a module's attributes, without what every module has.
-    """
-
-    holder: Any
-    path: str
-    named: bool = False
-    keys: set[str] | None = None
-    module: bool = False
-
-    @property
-    def is_cache(self) -> bool:
-        """Whether it is what a function has returned before, by functools.lru_cache. What a trace adds to it must not stay; whatever it holds is no state."""
-        return isinstance(self.holder, _CACHED)
-
-    def read(self) -> dict[Any, Any]:
-        """The values by key; {"": length} of what is too long."""
-        if self.keys is not None:
-            return {key: dict.get(self.holder, key, MISSING) for key in self.keys}
-        holder = self.holder
-        if self.is_cache:
-            return {"": holder.cache_info().misses}
-        if self.module:
-            return {key: value for key, value in holder.items() if key not in MODULE_BOOKKEEPING}
-        if isinstance(holder, (list, collections.deque)):
-            return dict(enumerate(holder)) if len(holder) <= _LONGEST else {"": len(holder)}
-        if isinstance(holder, set):
-            return {id(item): item for item in holder} if len(holder) <= _LONGEST else {"": len(holder)}
-        if isinstance(holder, types.CellType):
-            return {"": _content(holder)}
-        if is_random(holder):
-            return {"": _random_state(holder)}
-        if isinstance(holder, dict):
-            # Not by the methods of a class of the user's.
-            return dict(dict.items(holder)) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
-        if isinstance(holder, type):
-            # Of the names that Python itself uses, methods alone.
-            return {
-                name: value
-                for name, value in vars(holder).items()
-                if not name.startswith("__") or isinstance(value, types.FunctionType)
-            }
-        return {name: getattr(holder, name, MISSING) for name in _slots(type(holder))}
-
-    def write(self, before: Mapping[Any, Any]) -> None:
-        """Makes it as it was when it read `before`."""
-        holder, now = self.holder, self.read()
-        if list(now) == list(before) and all(now[key] is before[key] for key in now):
-            return
-        if self.is_cache:
-            holder.cache_clear()
-        elif isinstance(holder, (list, collections.deque)):
-            if "" not in before:
-                holder.clear()
-                holder.extend(before.values())
-            else:
-                while len(holder) > before[""]:
-                    holder.pop()
-        elif isinstance(holder, set):
-            if "" not in before:
-                holder.clear()
-                holder.update(before.values())
-        elif isinstance(holder, types.CellType):
-            holder.cell_contents = before[""]
-        elif isinstance(holder, dict):
-            self._write_dict(before, now)
-        elif is_random(holder):
-            _set_random_state(holder, before[""])
-        else:
-            for key in {**now, **before}:
-                value = before.get(key, MISSING)
-                if now.get(key, MISSING) is not value:
-                    delattr(holder, key) if value is MISSING else setattr(holder, key, value)
-
-    def _write_dict(self, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> None:
-        if "" in before and not self.named:
-            while len(self.holder) > before[""]:
-                dict.popitem(self.holder)
-            return
-        for key in {**now, **before}:
-            value = before.get(key, MISSING)
-            if value is MISSING:
-                dict.pop(self.holder, key, None)
-            elif now.get(key, MISSING) is not value:
-                dict.__setitem__(self.holder, key, value)
-
-    def may_have(self, key: Any, names: Names) -> bool:
-        """Whether a new key is one that code with these names may use."""
-        return not self.named or names.has(key) and not (self.module and key in MODULE_BOOKKEEPING)
-
-    def name_of(self, key: Any) -> str:
-        """How a message names the value of `key`."""
-        if key == "":
-            return self.path
-        if self.keys is not None:
-            return f"{self.path}{key}"
-        return f"{self.path}.{key}" if self.named else f"{self.path}[{key!r}]"
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a run has left at a place."""
-
-    place: Place
-    key: Any
-    before: Any
-    after: Any
-
-    @property
-    def name(self) -> str:
-        """How a message names it."""
-        return self.place.name_of(self.key)
 
 
 @dataclass(eq=False)
@@ -291,14 +159,14 @@ class Places:
             yield from _classes(kind)
         elif isinstance(value, types.CellType):
             self._add(node, Place(value, path))
-            yield None, _content(value), path
-        elif isinstance(value, _CACHED):
+            yield None, content_of(value), path
+        elif isinstance(value, CACHED):
             self._add(node, Place(value, path))
             yield None, value.__wrapped__, path
         elif isinstance(value, _FUNCTIONS):
             yield from _below_function(value, path)
         elif isinstance(value, tuple):
-            for index, item in enumerate(value[:_LONGEST]):
+            for index, item in enumerate(value[:LONGEST]):
                 yield None, item, f"{path}[{index}]"
         elif isinstance(value, (dict, list, collections.deque, set)):
             self._add(node, place := Place(value, path))
@@ -312,7 +180,7 @@ class Places:
                 for key, item in place.read().items():
                     yield _needed(key, item), item, place.name_of(key)
         elif _is_object(value):
-            holders = ([value] if _slots(kind) else []) + ([vars(value)] if hasattr(value, "__dict__") else [])
+            holders = ([value] if slots_of(kind) else []) + ([vars(value)] if hasattr(value, "__dict__") else [])
             for holder in holders:
                 self._add(node, place := Place(holder, path, True))
                 for key, item in place.read().items():
@@ -371,46 +239,9 @@ def function_of(value: Any, codes: Mapping[CodeType, Any] | None = None) -> type
     return value if codes is None or value.__code__ in codes else None
 
 
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
 def is_users(module: str | None) -> bool:
     """Whether a module of that name is neither torch's, nor Piper's, nor Python's own."""
     return (module or "torch").partition(".")[0] not in _FOREIGN
-
-
-def is_random(value: Any) -> bool:
-    """Whether it draws random numbers, Python's or NumPy's."""
-    return (isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)) or (
-        type(value).__module__.startswith("numpy.random") and type(value).__name__ in ("Generator", "RandomState")
-    )
-
-
-def _random_state(value: Any) -> bytes:
-    if isinstance(value, random.Random):
-        return pickle.dumps(value.getstate())
-    return pickle.dumps(value.get_state() if hasattr(value, "get_state") else value.bit_generator.state)
-
-
-def _set_random_state(value: Any, state: bytes) -> None:
-    if isinstance(value, random.Random):
-        value.setstate(pickle.loads(state))
-    elif hasattr(value, "set_state"):
-        value.set_state(pickle.loads(state))
-    else:
-        value.bit_generator.state = pickle.loads(state)
-
-
-def _slots(kind: type) -> list[str]:
-    names = []
-    for parent in kind.__mro__:
-        own = vars(parent).get("__slots__", ())
-        names += [own] if isinstance(own, str) else list(own)
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
 
 
 def _is_object(value: Any) -> bool:
@@ -419,14 +250,3 @@ def _is_object(value: Any) -> bool:
     if isinstance(value, (torch.Tensor, enum.Enum, types.ModuleType)):
         return False
     return isinstance(value, _NAMESPACES) or bool(kind.__flags__ & _HEAP_TYPE and is_users(kind.__module__))
-
-
-def is_same(before: Any, after: Any) -> bool:
-    """Whether two values are one object, or equal numbers or strings, or tuples of such."""
-    if before is after:
-        return True
-    if type(before) is not type(after):
-        return False
-    if isinstance(before, tuple):
-        return len(before) == len(after) and all(map(is_same, before, after))
-    return isinstance(before, (int, float, complex, str, bytes)) and repr(before) == repr(after)

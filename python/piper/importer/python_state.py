@@ -24,7 +24,8 @@ from .capture import last_user_line
 from .changed import Changed, Entries, becomes, is_array
 from .errors import ImporterError
 from .marks import TensorMark
-from .places import MISSING, Place, Places, function_of, is_random, is_same
+from .place import MISSING, Place, is_random, is_same
+from .places import Places, function_of
 from .ran_code import RanCode
 from .user_code import Names, Ran, is_own_code
 

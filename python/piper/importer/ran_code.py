@@ -15,7 +15,8 @@ from torch import nn
 from torch.nn.modules import module as torch_module
 
 from .changed import Changed, Entries, becomes
-from .places import MISSING, function_of, is_users
+from .place import MISSING
+from .places import function_of, is_users
 from .user_code import Ran, is_module_code, is_own_code, names_of
 
 _FORWARD_HOOKS = ("_forward_hooks", "_forward_pre_hooks")
