@@ -138,7 +138,7 @@ class _Retrace:
         if model is None:
             return None
         children = _children(model, self._loss_fn)
-        observer = Observer(model, self._loss_fn)
+        observer = Observer(model, self._loss_fn, quiet=True)
         # Between steps models are in eval mode, and back in training mode; what was in eval mode at first and is in training mode now is meant to train.
         modes = {part: self._modes.get(name, False) or part.training for name, part in model.named_modules()}
         in_mode = _in_modes(modes) if self._training else _evaluating(children.values())

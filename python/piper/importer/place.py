@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import collections
 import functools
+import os
 import pickle
 import random
 import types
@@ -50,6 +51,11 @@ class Place:
         """Whether it is what a function has returned before, by functools.lru_cache. What a trace adds to it must not stay; whatever it holds is no state."""
         return isinstance(self.holder, CACHED)
 
+    @property
+    def is_environment(self) -> bool:
+        """Whether it is os.environ."""
+        return self.holder is os.environ
+
     def read(self) -> dict[Any, Any]:
         """The values by key; {"": length} of what is too long."""
         if self.keys is not None:
@@ -65,6 +71,10 @@ class Place:
             return {id(item): item for item in holder} if len(holder) <= LONGEST else {"": len(holder)}
         if isinstance(holder, types.CellType):
             return {"": content_of(holder)}
+        if isinstance(holder, types.FunctionType):
+            return {"__defaults__": holder.__defaults__}
+        if self.is_environment:
+            return dict(holder)
         if is_random(holder):
             return {"": _random_state(holder)}
         if isinstance(holder, dict):
@@ -101,6 +111,10 @@ class Place:
             holder.cell_contents = before[""]
         elif isinstance(holder, dict):
             self._write_dict(before, now)
+        elif self.is_environment:
+            for key in now.keys() - before.keys():
+                del holder[key]
+            holder.update({key: value for key, value in before.items() if now.get(key) != value})
         elif is_random(holder):
             _set_random_state(holder, before[""])
         else:
@@ -120,6 +134,18 @@ class Place:
                 dict.pop(self.holder, key, None)
             elif now.get(key, MISSING) is not value:
                 dict.__setitem__(self.holder, key, value)
+
+    def set(self, key: Any, value: Any) -> None:
+        """Puts another value in the place of one that it has."""
+        holder = self.holder
+        if isinstance(holder, dict):
+            dict.__setitem__(holder, key, value)
+        elif isinstance(holder, (list, collections.deque)):
+            holder[key] = value
+        elif isinstance(holder, types.CellType):
+            holder.cell_contents = value
+        elif not isinstance(holder, set):
+            setattr(holder, key, value)
 
     def may_have(self, key: Any, names: Names) -> bool:
         """Whether a new key is one that code with these names may use."""

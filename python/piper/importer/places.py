@@ -8,6 +8,7 @@ import collections
 import contextlib
 import enum
 import functools
+import os
 import sys
 import types
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,6 +19,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from .iterators import stand_in
 from .place import CACHED, LONGEST, MISSING, Change, Place, content_of, is_random, is_same, slots_of
 from .user_code import Names, is_own_code, names_of
 
@@ -46,7 +48,10 @@ class Places:
         self._nodes: dict[int, _Node] = {}
         self._globals: dict[tuple[int, str], Place] = {}
         self._found: list[Place] = []
+        self._environment: Place | None = None
         self._before: list[dict[Place, dict[Any, Any]]] = []
+        # What a stand-in is for, with the stand-in, by its address.
+        self._hidden: dict[int, tuple[Any, Any]] = {}
         for name, root in roots.items():
             self._visit(root, name)
 
@@ -66,8 +71,10 @@ class Places:
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Whatever changes inside is undone at the end."""
+        """Whatever changes inside is undone at the end. Iterators are not there, but stand-ins that refuse to be advanced."""
         self._before.append({place: place.read() for place in self._found})
+        for place in self._found:
+            self._hide_iterators(place)
         try:
             yield
         finally:
@@ -81,6 +88,7 @@ class Places:
             if place.is_cache:
                 continue
             before, now = self._before[-1][place], place.read()
+            now = {key: self._hidden.get(id(value), (value,))[0] for key, value in now.items()}
             for key in {**before, **now}:
                 pair = before.get(key, MISSING), now.get(key, MISSING)
                 if not is_same(*pair) and _counts(place, key, names):
@@ -113,9 +121,23 @@ class Places:
         self._found.append(place)
         for before in self._before:
             before[place] = place.read()
+        if self._before:
+            self._hide_iterators(place)
+
+    def _hide_iterators(self, place: Place) -> None:
+        for key, value in place.read().items():
+            hiding = stand_in(value, place.name_of(key))
+            if hiding is not None:
+                self._hidden[id(hiding)] = value, hiding
+                place.set(key, hiding)
 
     def _add_global(self, names: dict[str, Any], name: str, path: str, attributes: set[str]) -> None:
         value = names.get(name, MISSING)
+        if value is os.environ or value is os.getenv or value is os and attributes & {"environ", "getenv"}:
+            if self._environment is None:
+                self._environment = Place(os.environ, "os.environ")
+                self._add(self._root, self._environment)
+            return
         if isinstance(value, types.ModuleType):
             if is_users(value.__name__):
                 for inner in attributes & vars(value).keys():
@@ -129,6 +151,8 @@ class Places:
             place.keys.add(name)
             for before in self._before:
                 before[place][name] = value
+            if self._before:
+                self._hide_iterators(place)
             self._visit(value, f"{path}{name}")
 
     def _visit(self, root: Any, path: str) -> None:
@@ -164,6 +188,12 @@ class Places:
             self._add(node, Place(value, path))
             yield None, value.__wrapped__, path
         elif isinstance(value, _FUNCTIONS):
+            if isinstance(value, types.FunctionType) and is_own_code(value.__code__):
+                if value.__defaults__:
+                    self._add(node, Place(value, path, True))
+                self._add(node, place := Place(vars(value), path, True))
+                for key, item in place.read().items():
+                    yield _needed(key, item), item, place.name_of(key)
             yield from _below_function(value, path)
         elif isinstance(value, tuple):
             for index, item in enumerate(value[:LONGEST]):
@@ -215,6 +245,9 @@ def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | No
         yield None, value.fget, path
         return
     function = getattr(value, "__func__", value)
+    if function is not value:
+        yield None, function, path
+        return
     if not isinstance(function, types.FunctionType) or not is_own_code(function.__code__):
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -246,7 +279,11 @@ def is_users(module: str | None) -> bool:
 
 def _is_object(value: Any) -> bool:
     """Whether it is an instance of a user's class, or one that only holds names."""
-    kind = type(value)
     if isinstance(value, (torch.Tensor, enum.Enum, types.ModuleType)):
         return False
-    return isinstance(value, _NAMESPACES) or bool(kind.__flags__ & _HEAP_TYPE and is_users(kind.__module__))
+    return isinstance(value, _NAMESPACES) or is_object_of(type(value))
+
+
+def is_object_of(kind: type) -> bool:
+    """Whether it is a user's class, written in Python."""
+    return bool(kind.__flags__ & _HEAP_TYPE and is_users(kind.__module__))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import collections
 import enum
 import operator
+import os
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -83,11 +84,19 @@ class PythonState:
         self._sizes = list(map(len, self._sized))
         functions = places.functions(self.names, self.codes)
         self._code = RanCode(roots, self.codes, functions, self.training)
+        self._environment = Entries(dict.get)
+        strings = set(self.names.strings)
+        reads_environment = False
         seen = _state_tensors(roots.values())
         for place, key in places.used(self.names, self.codes):
             if place.is_cache or is_random(place.holder):
                 continue
+            if place.is_environment:
+                reads_environment = True
+                continue
             value = place.read().get(key, MISSING)
+            if isinstance(value, str):
+                strings.add(value)
             if (id(place.holder), key) in self._idle:
                 continue
             if isinstance(place.holder, type) and isinstance(value, _METHODS) and not function_of(value, self.codes):
@@ -96,6 +105,16 @@ class PythonState:
             if id(value) not in seen:
                 seen.add(id(value))
                 self._add_content(value, place.name_of(key))
+
+        if reads_environment:
+            self._add_environment(strings)
+
+    def _add_environment(self, names: Iterable[str]) -> None:
+        """The variables that code may read, set or not: its strings may be their names."""
+        variables = os.environ._data
+        for name in filter(str.isidentifier, names):
+            key = os.environ.encodekey(name)
+            self._environment.add(variables, key, variables.get(key, MISSING), f"os.environ['{name}']")
 
     def _add_holders(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -126,7 +145,12 @@ class PythonState:
 
     def is_same(self) -> bool:
         """Whether all values are the objects that they were. The only thing that every step does."""
-        if not (self._values.is_same() and self._of_classes.is_same() and self._code.is_same()):
+        if not (
+            self._values.is_same()
+            and self._of_classes.is_same()
+            and self._code.is_same()
+            and self._environment.is_same()
+        ):
             return False
         for holder, items, _ in self._sequences:
             if len(holder) != len(items) or not all(map(operator.is_, holder, items)):
@@ -179,6 +203,11 @@ class PythonState:
         # From training to eval mode is what scripts do between steps.
         found += [Changed(name, False, True) for attributes, name in self._still if attributes["training"]]
         found += [Changed(name, None, array) for array, content, name in self._arrays if array.tobytes() != content]
+        found += [
+            Changed(name, *(value if value is MISSING else os.environ.decodevalue(value) for value in (before, now)))
+            for name, _, before, now in self._environment.changed()
+            if before != now
+        ]
         found += self._code.changes()
         # A method may be found both by its class and by those that run it.
         return list({change.name: change for change in found}.values())

@@ -2,9 +2,17 @@
 """Python state that forward or loss reads, changes or draws: what is refused by line, what is not, and that the user's objects stay as they are."""
 
 import copy
+import datetime
 import functools
+import itertools
+import logging
+import os
 import random
+import secrets
+import time
 import types
+import uuid
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -634,3 +642,195 @@ def test_what_loops_do_to_models_between_steps_is_no_change(monkeypatch):
     net.zero_grad()
     copy.deepcopy(net)
     assert not state.changes()
+
+
+NUMBERS, CHANGING = itertools.count(), iter([1.0, 2.0, 3.0])
+
+
+def odd_numbers():
+    number = 1
+    while True:
+        yield number
+        number += 2
+
+
+def advances(self, x):
+    return self.a(x) * next(NUMBERS)
+
+
+def advances_a_list(self, x):
+    return self.a(x) * next(CHANGING)
+
+
+def advances_its_generator(self, x):
+    return self.a(x) * next(self.odd)
+
+
+def loops(self, x):
+    for _, number in zip(range(2), self.numbers_left, strict=False):
+        x = x + number
+    return self.a(x)
+
+
+def advances_a_default(self, x, numbers=itertools.count(1)):  # noqa: B008
+    return self.a(x) * next(numbers)
+
+
+ADVANCES = {
+    advances: (1, "'NUMBERS' is a count"),
+    advances_a_list: (1, "'CHANGING' is a list_iterator"),
+    advances_its_generator: (1, "'model.odd' is a generator"),
+    loops: (1, "'model.numbers_left' is a dict_keyiterator"),
+    advances_a_default: (1, "'Net.forward.__defaults__[0]' is a count"),
+}
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+@pytest.mark.parametrize("forward", ADVANCES, ids=lambda forward: forward.__name__)
+def test_iterators_that_go_on_are_refused_by_line_and_stay_where_they_are(forward, rows):
+    net = model(forward)
+    net.odd, net.numbers_left = odd_numbers(), iter({5: 1, 6: 2})
+    offset, what = ADVANCES[forward]
+    with pytest.raises(ImporterError) as error:
+        import_model(net, F.cross_entropy, (X, Y), rows=rows, training=True)
+    assert line_of(forward, offset) + what in str(error.value)
+    assert next(net.odd) == 1 and next(net.numbers_left) == 5
+    assert repr(NUMBERS) == "count(0)" and CHANGING.__length_hint__() == 3
+    assert repr(advances_a_default.__defaults__) == "(count(1),)"
+
+
+def test_iterators_of_a_closure_and_of_the_loss_are_refused_and_fresh_ones_are_not(recwarn):
+    numbers = itertools.count()
+    with pytest.raises(ImporterError, match="'numbers' is a count that goes on with every call"):
+        importing(nn.Linear(6, 4), lambda z, y: F.cross_entropy(z * next(numbers), y))
+    assert next(numbers) == 0
+
+    def forward(self, x):
+        self.odd = odd_numbers()
+        first = next(iter(x)).shape[0] + next(self.odd)
+        for part, number in zip(self.children(), itertools.count(1), strict=False):
+            x = part(x) * number
+        x = x.to(next(self.parameters()).device)
+        return x * sum(number for number in [1.0, first])
+
+    net = model(forward)
+    net.odd = odd_numbers()
+    importing(net)
+    assert next(net.odd) == 1 and not recwarn.list
+
+
+def counts_on_a_function(self, x):
+    help_with.calls = getattr(help_with, "calls", 0) + 1
+    return self.a(x)
+
+
+def counts_on_its_method(self, x):
+    forward = type(self).forward
+    forward.step += 1
+    return self.a(x)
+
+
+def counts_in_the_environment(self, x):
+    os.environ["PIPER_TEST_COUNT"] = str(int(os.environ["PIPER_TEST_COUNT"]) + 1)
+    return self.a(x)
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+def test_counters_on_functions_and_in_the_environment_are_refused_by_line(monkeypatch, rows):
+    monkeypatch.setenv("PIPER_TEST_COUNT", "7")
+    monkeypatch.setattr(counts_on_its_method, "step", 3, raising=False)
+    for forward, offset, what in (
+        (counts_on_a_function, 1, "'help_with.calls' is 1 after one call and 2 after two"),
+        (counts_on_its_method, 2, "'Net.forward.step' is 4 after one call and 5 after two"),
+        (counts_in_the_environment, 1, "'os.environ['PIPER_TEST_COUNT']' is '8' after one call and '9' after two"),
+    ):
+        with pytest.raises(ImporterError) as error:
+            import_model(model(forward), F.cross_entropy, (X, Y), rows=rows, training=True)
+        assert line_of(forward, offset) + what in str(error.value)
+    assert not hasattr(help_with, "calls") and counts_on_its_method.step == 3
+    assert os.environ["PIPER_TEST_COUNT"] == os.getenv("PIPER_TEST_COUNT") == "7"
+
+
+def test_values_on_functions_and_in_the_environment_are_found_to_change(monkeypatch):
+    def forward(self, x):
+        return self.a(x) * float(os.environ.get("PIPER_TEST_SCALE", "1")) * float(os.getenv("PIPER_TEST_OTHER", 1))
+
+    def loss(z, y):
+        return F.cross_entropy(z * loss.scale, y)
+
+    loss.scale = 1.0
+    monkeypatch.setenv("PIPER_TEST_OTHER", "1")
+    state = importing(model(forward), loss).python
+
+    def changed():
+        changes = state.changes()
+        assert bool(changes) != state.is_same()
+        return list(map(str, changes)), bool(changes) and state.traced_again(changes) is None
+
+    assert changed() == ([], False)
+    monkeypatch.setenv("PIPER_TEST_UNREAD", "1")
+    assert changed() == ([], False)
+    monkeypatch.setenv("PIPER_TEST_SCALE", "2")
+    assert changed() == (["'os.environ['PIPER_TEST_SCALE']' was missing and is '2' now"], True)
+    monkeypatch.delenv("PIPER_TEST_SCALE")
+    monkeypatch.setenv("PIPER_TEST_OTHER", "3")
+    assert changed() == (["'os.environ['PIPER_TEST_OTHER']' was '1' and is '3' now"], True)
+    monkeypatch.setenv("PIPER_TEST_OTHER", "1")
+    loss.scale = 2.0
+    assert changed() == (["'loss_fn.scale' was 1.0 and is 2.0 now"], True)
+
+
+OS_RANDOM = {
+    "posix.urandom" if os.name == "posix" else "os.urandom": lambda: os.urandom(1)[0],
+    "uuid.uuid4": lambda: uuid.uuid4().int % 7,
+    "secrets.randbelow": lambda: secrets.randbelow(5),
+    "random.random": lambda: random.SystemRandom().random(),
+}
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+@pytest.mark.parametrize("name", OS_RANDOM)
+def test_random_numbers_of_the_system_are_refused_by_line(name, rows):
+    def forward(self, x):
+        return self.a(x) * OS_RANDOM[name]()
+
+    with pytest.raises(ImporterError, match="random numbers of the operating system") as error:
+        import_model(model(forward), F.cross_entropy, (X, Y), rows=rows, training=True)
+    assert line_of(OS_RANDOM[name], 0) + f"draws from '{name.replace('posix', 'os')}'" in str(error.value)
+
+
+CLOCKS = {
+    "time.time": lambda: time.time(),
+    "time.perf_counter": lambda: perf_counter(),
+    "time.monotonic_ns": lambda: time.monotonic_ns(),
+    "datetime.now": lambda: datetime.datetime.now().second,
+}
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+@pytest.mark.parametrize("name", CLOCKS)
+def test_clocks_are_told_by_line(name, rows):
+    def forward(self, x):
+        began = CLOCKS[name]()
+        if began < 0:
+            time.process_time()
+        return self.a(x)
+
+    with pytest.warns(UserWarning) as caught:
+        import_model(model(forward), F.cross_entropy, (X, Y), rows=rows, training=True)
+    (message,) = [str(warning.message) for warning in caught]
+    assert "is what it was at compile, in every step" in message
+    assert message.endswith(line_of(CLOCKS[name], 0) + f"'{name}'")
+
+
+def test_a_logger_and_a_clock_that_is_not_read_are_no_concern(recwarn):
+    def forward(self, x):
+        logging.getLogger("piper-test").warning("in forward")
+        if self.log:
+            time.time()
+        return self.a(x)
+
+    net = model(forward)
+    net.log = False
+    importing(net)
+    assert not recwarn.list
