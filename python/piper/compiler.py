@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
@@ -186,6 +187,7 @@ def compile_with(
         groups=groups,
         updates=optimizer is not None,
         own_loss=own_loss_only,
+        before_update=_check_step(optimizer),
         on_update=_note_step(optimizer),
         loss_weights={
             graph.name: SharedWeights(
@@ -249,6 +251,10 @@ def _groups(optimizer: torch.optim.Optimizer | None, training: Imported) -> list
     if optimizer is not None:
         return optimizers.read(optimizer, names)
     return optimizers.without_updates(list(names.values()))
+
+
+def _check_step(optimizer: torch.optim.Optimizer | None) -> Callable[[], None]:
+    return functools.partial(optimizers.refuse_own_step, optimizer) if optimizer is not None else lambda: None
 
 
 def _note_step(optimizer: torch.optim.Optimizer | None) -> Callable[[], None]:

@@ -46,7 +46,7 @@ class Description:
         updates: whether the user gave an optimizer.
         own_loss: whether the model computes its loss, so that batches have no target.
         symbols: states that the plan knows by another name, as theirs is taken.
-        on_update: called after each optimizer step.
+        before_update, on_update: called before and after each optimizer step; the first raises where the optimizer's own would do more.
         loss_weights: by entry, the weights of the loss that the host computes before it runs.
         extra: what the model's state_dict holds beside tensors of the program (get_extra_state); not saved.
     """
@@ -66,6 +66,7 @@ class Description:
     updates: bool
     own_loss: bool = False
     symbols: Mapping[str, str] = field(default_factory=dict)
+    before_update: Callable[[], None] = field(default=lambda: None, compare=False)
     on_update: Callable[[], None] = field(default=lambda: None, compare=False)
     loss_weights: Mapping[str, SharedWeights] = field(default_factory=dict)
     extra: dict[str, Any] = field(default_factory=dict, compare=False)

@@ -14,6 +14,12 @@ from typing import Any
 
 from .errors import UsageError
 
+# The way out where a step has to do what no rule does.
+_STEPS_ITSELF = (
+    "compile without optimizer, give each parameter its .grad out of program.gradients(), call step() of the optimizer, then"
+    " program.load_state_dict(model.state_dict())"
+)
+
 Config = dict[str, "bool | float"]
 
 #: What `optimizer_state_dict` gives, for messages.
@@ -129,6 +135,7 @@ class Group:
             raise UsageError(f"the options of optimizer group '{self.name}' cannot be used: {error!r}") from None
 
     def _scalars(self, rule: Rule, options: Mapping[str, Any], step: int) -> dict[str, float]:
+        _refuse_negative(self.name, options)
         for name, value in rule.config(options).items():
             if value != self.config[name]:
                 if name == "beta1" and _CYCLED in options:
@@ -153,6 +160,13 @@ class Group:
         return f'piper.optimizer @{self.name} "{self.rule}" slots [{slots}] scalars [{names}] config {{{config}}}'
 
 
+def _refuse_negative(name: str, options: Mapping[str, Any]) -> None:
+    """Raises UsageError for what torch's optimizers refuse when they are made, and not where it is set later."""
+    for key in ("lr", "weight_decay", "momentum", "eps"):
+        if key in options and options[key] < 0:
+            raise UsageError(f"optimizer group '{name}': expected {key} of at least 0, got {float(options[key])}")
+
+
 def _attribute(value: bool | float) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -170,21 +184,48 @@ def rule_of(optimizer: Any) -> str:
         names = ", ".join(cls.__name__ for cls in known)
         message = f"expected one of torch.optim's {names} as optimizer, got {type(optimizer).__name__}"
         if isinstance(optimizer, torch.optim.Optimizer):
-            message += (
-                "; another one steps by itself: compile without optimizer, give each parameter its .grad out of program.gradients(), call"
-                " step() of the optimizer, then program.load_state_dict(model.state_dict())"
-            )
+            message += f"; another one steps by itself: {_STEPS_ITSELF}"
         elif isinstance(optimizer, (list, tuple)):
             message += ": give one with a group for each"
         raise UsageError(message)
-    if optimizer._optimizer_step_pre_hooks or optimizer._optimizer_step_post_hooks:
-        raise UsageError("expected an optimizer without hooks of its step: a compiled step does not call them")
+    refuse_own_step(optimizer)
     if optimizer.state:
         raise UsageError(
             "expected an optimizer that has taken no step yet: its moments would be lost; give a new one, and hand the moments to"
             f" program.load_optimizer_state_dict as {STATE_FORM}"
         )
     return known[type(optimizer)]
+
+
+def refuse_own_step(optimizer: Any) -> None:
+    """Raises UsageError where the step of a torch optimizer does more than its rule: by hooks, or as another function. What schedulers make of it counts calls."""
+    from torch.optim import optimizer as of_torch
+
+    hooks = [*optimizer._optimizer_step_pre_hooks.values(), *optimizer._optimizer_step_post_hooks.values()]
+    hooks += [*of_torch._global_optimizer_pre_hooks.values(), *of_torch._global_optimizer_post_hooks.values()]
+    # Profilers of torch's count steps by hooks.
+    if other := [hook for hook in hooks if not _is_torchs(hook)]:
+        raise UsageError(
+            f"expected an optimizer without hooks of its step{_line_of(other[0])}: a compiled step does not call them: remove them, or {_STEPS_ITSELF}"
+        )
+    step = optimizer.step
+    while step is not None:
+        step = getattr(step, "__func__", step)
+        if not _is_torchs(step):
+            raise UsageError(
+                f"expected an optimizer with torch's own step, and it has another one{_line_of(step)}, which a compiled step does not call: "
+                f"take it off (del optimizer.step), or {_STEPS_ITSELF}"
+            )
+        step = getattr(step, "__wrapped__", None)
+
+
+def _is_torchs(function: Any) -> bool:
+    return getattr(function, "__globals__", {}).get("__name__", "").partition(".")[0] == "torch"
+
+
+def _line_of(function: Any) -> str:
+    code = getattr(function, "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
 
 
 def read(optimizer: Any, names: Mapping[int, str]) -> list[Group]:
@@ -242,6 +283,7 @@ def _live_options(optimizer: Any, index: int) -> Callable[[], Mapping[str, Any]]
 def make_group(name: str, rule: str, read: Callable[[], Mapping[str, Any]], parameters: list[str]) -> Group:
     """A group whose config and slots are what its options say now."""
     options = read()
+    _refuse_negative(name, options)
     return Group(name, rule, RULES[rule].config(options), RULES[rule].slots(options), read, parameters)
 
 

@@ -443,6 +443,7 @@ class Program:
         )
 
     def _scalars(self) -> dict[str, float]:
+        self._description.before_update()
         return {
             f"{group.name}.{name}": value
             for group in self._description.groups

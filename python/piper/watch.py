@@ -12,6 +12,7 @@ from torch import nn
 from .errors import UsageError
 from .importer import fingerprint
 from .importer.ambient import autocast_here
+from .importer.backward_code import PARAMETER_ADVICE
 from .importer.imported import Imported, State, StateRef
 from .importer.marks import TensorMark
 from .importer.python_state import TRAINING, PythonState
@@ -85,9 +86,20 @@ class Watch:
                     "before piper.compile"
                 )
             listed = "; ".join(dict.fromkeys(map(str, changes[:_MOST_LISTED])))
-            raise UsageError(f"the program was compiled with another value: {listed}: {_ADVICE}")
+            what, advice = (
+                ("other code", "compile again")
+                if all(change.text for change in changes)
+                else ("another value", _ADVICE)
+            )
+            failed = f" (captured again, it fails: {python.failure})" if python.failure else ""
+            raise UsageError(f"the program was compiled with {what}: {listed}{failed}: {advice}")
         self._python[entry] = again
-        names = {change.name for change in changes if not change.name.endswith(TRAINING)} - self._idle
+        if self._states is not None and any(change.part for change in changes):
+            self._states.take_homes()
+        # Of another part only its parameters and buffers count, which are compared next.
+        names = {
+            change.name for change in changes if not change.name.endswith(TRAINING) and not change.part
+        } - self._idle
         if names:
             self._idle |= names
             listed = ", ".join(sorted(map(repr, names))[:_MOST_LISTED])
@@ -111,12 +123,31 @@ class _States:
         }
         states = {name: state for imported in imports for name, state in imported.states.items() if name in read}
         states = {name: state for name, state in states.items() if state.kind != "constant" and name not in written}
-        tables = [table for part in model.modules() for table in (part._parameters, part._buffers)]
-        homes = {id(tensor): (table, key) for table in tables for key, tensor in table.items()}
+        losses = [imported.python.loss_fn for imported in imports if imported.python is not None]
+        self._model = weakref.ref(model)
+        self._losses = [loss for loss in losses[:1] if isinstance(loss, nn.Module)]
+        homes = {id(table.get(key)): where for where, (table, key) in self._homes().items()}
         self._fixed, self._trained = [], []
         for name, state in states.items():
-            mark = _Mark(name, state, homes.get(id(state.value)))
-            (self._trained if state.trainable else self._fixed).append(mark)
+            (self._trained if state.trainable else self._fixed).append(_Mark(name, state, homes.get(id(state.value))))
+        self.take_homes()
+        self._parameters = [(mark.name, mark.tensor) for mark in self._trained]
+
+    def _homes(self) -> dict[tuple, tuple[dict[str, torch.Tensor], str]]:
+        """Where modules have each parameter and buffer, by the way that leads there."""
+        return {
+            (root, path, kind, key): (table, key)
+            for root, module in enumerate([self._model(), *self._losses])
+            for path, part in module.named_modules(remove_duplicate=False)
+            for kind, table in (("parameter", part._parameters), ("buffer", part._buffers))
+            for key in table
+        }
+
+    def take_homes(self) -> None:
+        """Finds the modules anew, which may be others in the same places."""
+        homes = self._homes()
+        for mark in [*self._fixed, *self._trained]:
+            mark.home = homes.get(mark.where)
 
     def given(self, values: Mapping[str, torch.Tensor]) -> None:
         for mark in [*self._fixed, *self._trained]:
@@ -124,6 +155,11 @@ class _States:
                 mark.known = mark.fingerprint(values[mark.name])
 
     def check(self) -> None:
+        for name, tensor in self._parameters:
+            if tensor._backward_hooks or tensor._post_accumulate_grad_hooks:
+                raise UsageError(
+                    f"parameter '{name}' has a hook on its gradient, which a compiled step does not call: remove it, or {PARAMETER_ADVICE} and compile again"
+                )
         for mark in self._fixed:
             if mark.moved() and not mark.is_known():
                 raise UsageError(f"{mark} of the model has changed, and the program has its own: {mark.advice()}")
@@ -139,17 +175,26 @@ class _States:
 
 
 class _Mark:
-    """A buffer or parameter of the user's model, with the last value that it and the program have had in common."""
+    """A buffer or parameter of the user's model, with the last value that it and the program have had in common.
 
-    def __init__(self, name: str, state: State, home: tuple[dict[str, torch.Tensor], str] | None):
+    `where` is the way to it, `home` the module's table that has it there, and its key.
+    """
+
+    def __init__(self, name: str, state: State, where: tuple | None):
         self.name = name
+        self.where = where
+        self.home: tuple[dict[str, torch.Tensor], str] | None = None
         self._state = state
-        self._home = home
         self._mark = TensorMark(state.value, sampled=not state.trainable)
         self.known = self.fingerprint(state.value)
 
     def __str__(self) -> str:
         return f"{'buffer' if self._state.kind == 'buffer' else 'frozen parameter'} '{self.name}'"
+
+    @property
+    def tensor(self) -> torch.Tensor:
+        """The tensor that was last looked at."""
+        return self._mark.tensor
 
     def advice(self) -> str:
         if self._state.persistent:
@@ -158,13 +203,11 @@ class _Mark:
 
     def moved(self) -> bool:
         """Whether it may have changed."""
-        return (
-            self._mark.moved() or self._home is not None and self._home[0].get(self._home[1]) is not self._mark.tensor
-        )
+        return self._mark.moved() or self.home is not None and self.home[0].get(self.home[1]) is not self._mark.tensor
 
     def is_known(self) -> bool:
         """Whether it has that value; then it is marked anew."""
-        tensor = self._mark.tensor if self._home is None else self._home[0].get(self._home[1])
+        tensor = self._mark.tensor if self.home is None else self.home[0].get(self.home[1])
         if tensor is None or self.fingerprint(tensor) != self.known:
             return False
         self._mark = TensorMark(tensor, sampled=not self._state.trainable)

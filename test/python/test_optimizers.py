@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """The numbers of the update rules: with them, the formulas give what torch.optim gives."""
 
+import types
+
 import piper
 import pytest
 import torch
 from piper import optimizers
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 
 def sgd(p, g, slots, s, config):
@@ -141,6 +144,54 @@ def test_hooks_that_nobody_would_call_are_refused():
             optimizers.read(optimizer, {id(parameter): "w"})
         handle.remove()
         assert optimizers.read(optimizer, {id(parameter): "w"})
+
+
+def test_a_step_of_its_own_is_refused_and_that_of_schedulers_is_not():
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    optimizer = torch.optim.SGD([parameter], lr=1)
+
+    def clips(self, closure=None):
+        torch.nn.utils.clip_grad_norm_(parameter, 1.0)
+        return type(self).step(self, closure)
+
+    def refused():
+        with pytest.raises(piper.UsageError) as error:
+            optimizers.refuse_own_step(optimizer)
+        assert f"it has another one ({__file__}:{clips.__code__.co_firstlineno})" in str(error.value)
+        assert "del optimizer.step" in str(error.value) and "program.gradients()" in str(error.value)
+
+    optimizers.refuse_own_step(optimizer)
+    bound = optimizer.step
+    optimizer.step = types.MethodType(clips, optimizer)
+    refused()
+    scheduler = torch.optim.lr_scheduler.StepLR(optimizer, 1)
+    refused()
+    del optimizer.step, scheduler
+    schedulers = [torch.optim.lr_scheduler.StepLR(optimizer, 1), torch.optim.lr_scheduler.ConstantLR(optimizer)]
+    torch.optim.lr_scheduler.SequentialLR(optimizer, schedulers, [2])
+    optimizers.refuse_own_step(optimizer)
+    optimizer.step = bound
+    optimizers.refuse_own_step(optimizer)
+    handle = register_optimizer_step_post_hook(clips)
+    with pytest.raises(piper.UsageError, match=r"without hooks of its step \(.*: remove them, or compile without"):
+        optimizers.refuse_own_step(optimizer)
+    handle.remove()
+    optimizers.refuse_own_step(optimizer)
+
+
+@pytest.mark.parametrize("option", ["lr", "weight_decay", "momentum", "eps"])
+def test_negative_options_are_refused_as_torch_refuses_them(option):
+    parameter = torch.nn.Parameter(torch.zeros(3))
+    kind = torch.optim.SGD if option == "momentum" else torch.optim.AdamW
+    with pytest.raises(ValueError):
+        kind([parameter], **{option: -0.5})
+    optimizer = kind([parameter])
+    (group,) = optimizers.read(optimizer, {id(parameter): "w"})
+    optimizer.param_groups[0][option] = -0.5
+    with pytest.raises(piper.UsageError, match=f"group 'group0': expected {option} of at least 0, got -0.5"):
+        group.scalars(1)
+    with pytest.raises(piper.UsageError, match=f"expected {option} of at least 0"):
+        optimizers.read(optimizer, {id(parameter): "w"})
 
 
 def test_saved_groups_come_back():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """What a program does where the Python values, buffers and contexts that it was compiled with are others at a step."""
 
+import collections
 import copy
 import gc
 import re
@@ -9,6 +10,8 @@ import warnings
 import piper
 import pytest
 import torch
+from piper.importer import import_model
+from piper.watch import Watch
 from torch import nn
 from torch.nn import functional as F
 
@@ -53,18 +56,21 @@ def optimizer_of(model):
     return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.1)
 
 
+Compiled = collections.namedtuple("Compiled", "program model loss optimizer")
+
+
 @pytest.fixture(scope="module")
 def compiled():
     torch.manual_seed(0)
     model, loss = Model(), Loss()
     optimizer = optimizer_of(model)
     program = piper.compile(model, loss, named(*batch(0), 1.0), optimizer=optimizer, progress=False)
-    yield program, model, loss
+    yield Compiled(program, model, loss, optimizer)
     program.close()
 
 
 def test_a_number_that_changes_as_a_tensor_of_the_batch(compiled):
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     truth = copy.deepcopy(model)
     truth.load_state_dict(program.state_dict())
     optimizer = optimizer_of(truth)
@@ -82,7 +88,7 @@ def test_a_number_that_changes_as_a_tensor_of_the_batch(compiled):
 
 def test_changed_values_are_refused_by_name_and_taken_back(compiled):
     global FACTOR
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     example = named(*batch(0), 1.0)
     before = program.state_dict()
     model.beta = 0.7
@@ -102,6 +108,70 @@ def test_changed_values_are_refused_by_name_and_taken_back(compiled):
     assert program.gradients(example)
 
 
+def scaled(function):
+    return lambda *args, **kwargs: 2 * function(*args, **kwargs)
+
+
+CODE = {
+    r"with other code: 'Model.forward' is another function now \(.*: compile again": lambda model, loss, patch: (
+        patch.setattr(Model, "forward", scaled(Model.forward))
+    ),
+    r"'Loss.forward' is another function now": lambda model, loss, patch: patch.setattr(
+        Loss, "forward", scaled(Loss.forward)
+    ),
+    r"'F.cross_entropy' is another function now": lambda model, loss, patch: patch.setattr(
+        F, "cross_entropy", scaled(F.cross_entropy)
+    ),
+    r"'model.b' is another Identity now.*fails: .*test_watch.py:\d+.*: compile again": lambda model, loss, patch: (
+        patch.setitem(model._modules, "b", nn.Identity())
+    ),
+    r"a forward hook was added to 'model.b'": lambda model, loss, patch: patch.setitem(
+        model.b._forward_hooks, 0, lambda module, inputs, output: 2 * output
+    ),
+    r"parameter 'a.weight' has a hook on its gradient": lambda model, loss, patch: patch.setattr(
+        model.a.weight, "_post_accumulate_grad_hooks", {0: print}
+    ),
+}
+
+
+@pytest.mark.parametrize("message", CODE)
+def test_changed_code_is_refused_and_taken_back(compiled, monkeypatch, message):
+    program, model, loss, _ = compiled
+    example = named(*batch(0), 1.0)
+    CODE[message](model, loss, monkeypatch)
+    for method in (program.step, program.evaluate, program.gradients):
+        with pytest.raises(piper.UsageError, match=message):
+            method(example)
+    monkeypatch.undo()
+    program.gradients(example)
+
+
+def test_another_part_is_used_where_it_is_the_same_and_told_where_it_is_not(recwarn):
+    model = Plain()
+    watch = Watch(model, {"step": import_model(model, F.cross_entropy, batch(0), training=True)})
+    model.b = copy.deepcopy(model.b)
+    watch.check("step")
+    assert not recwarn.list
+    model.b = nn.Linear(16, 4)
+    with pytest.warns(UserWarning, match=r"parameters of the model have changed \(b.weight, b.bias\)"):
+        watch.check("step")
+
+
+def test_a_step_of_the_optimizers_own_is_refused_where_it_would_run(compiled, monkeypatch):
+    program, *_ = compiled
+    example, optimizer = named(*batch(0), 1.0), compiled.optimizer
+    torch.optim.lr_scheduler.StepLR(optimizer, 100)
+    program.step(example)
+    monkeypatch.setattr(optimizer, "step", lambda: None)
+    with pytest.raises(
+        piper.UsageError, match=r"it has another one \(.*test_watch.py:\d+\), which a compiled step does"
+    ):
+        program.step(example)
+    program.step(example, update=False)
+    monkeypatch.undo()
+    program.step(example)
+
+
 def set_data(tensor):
     tensor.data.mul_(0.5)
 
@@ -114,7 +184,7 @@ def set_in_place(tensor):
 @pytest.mark.parametrize("change", [set_in_place, set_data])
 @pytest.mark.parametrize("name", ["fleeting", "kept", "frozen"])
 def test_changed_buffers_and_frozen_parameters_are_refused(compiled, name, change):
-    program, model, _ = compiled
+    program, model, *_ = compiled
     example, value = named(*batch(0), 1.0), getattr(model, name).clone()
     change(getattr(model, name))
     with pytest.raises(piper.UsageError, match=f"'{name}' of the model has changed, and the program has its own"):
@@ -125,7 +195,7 @@ def test_changed_buffers_and_frozen_parameters_are_refused(compiled, name, chang
 
 
 def test_the_advice_for_a_buffer_is_followed(compiled):
-    program, model, loss = compiled
+    program, model, loss, _ = compiled
     example = named(*batch(0), 1.0)
     model.kept = torch.tensor(0.5)
     with pytest.raises(piper.UsageError) as error:
@@ -139,7 +209,7 @@ def test_the_advice_for_a_buffer_is_followed(compiled):
 
 
 def test_a_model_that_is_brought_up_to_date_is_no_change(compiled, recwarn):
-    program, model, _ = compiled
+    program, model, *_ = compiled
     example = named(*batch(0), 1.0)
     for _ in range(2):
         program.step(example)
@@ -152,7 +222,7 @@ def test_a_model_that_is_brought_up_to_date_is_no_change(compiled, recwarn):
 
 
 def test_parameters_that_are_changed_beside_the_program_are_told_once(compiled):
-    program, model, _ = compiled
+    program, model, *_ = compiled
     example = named(*batch(0), 1.0)
     with torch.no_grad():
         model.a.weight.mul_(0.5)
@@ -166,7 +236,7 @@ def test_parameters_that_are_changed_beside_the_program_are_told_once(compiled):
 
 
 def test_a_step_in_a_context_that_it_was_not_compiled_in(compiled):
-    program, _, _ = compiled
+    program, *_ = compiled
     example = named(*batch(0), 1.0)
     expected = program.gradients(example)
     with torch.autocast("cpu", torch.bfloat16), pytest.raises(piper.UsageError, match="compiled outside of it"):

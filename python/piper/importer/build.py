@@ -140,20 +140,17 @@ class _Retrace:
         self._autocast = autocast_here()
 
     def __call__(self, expected: str) -> PythonState | None:
-        """What the step takes from Python now; None if it is not the step of that fingerprint."""
+        """What the step takes from Python now; None if it is not the step of that fingerprint. Raises whatever a capture raises."""
         model = self._model()
         if model is None:
             return None
         children = _children(model, self._loss_fn)
-        observer = Observer(model, self._loss_fn)
+        observer = Observer(model, self._loss_fn, quiet=True)
         # Between steps models are in eval mode, and back in training mode; what was in eval mode at first and is in training mode now is meant to train.
         modes = {part: self._modes.get(name, False) or part.training for name, part in model.named_modules()}
         in_mode = _in_modes(modes) if self._training else _evaluating(children.values())
         with with_autocast(self._autocast), set_aside(), in_mode:
-            try:
-                Step.again(children, self._loss_fn, self._options, observer).capture_part(self._rows, self._training)
-            except Exception:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
-                return None
+            Step.again(children, self._loss_fn, self._options, observer).capture_part(self._rows, self._training)
         return observer.state(self, self._training) if observer.fingerprint == expected else None
 
 

@@ -8,9 +8,10 @@ reads, and a second call that computes something else are refused. What the seco
 from __future__ import annotations
 
 import collections
+import contextlib
 import functools
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -21,8 +22,10 @@ from . import fingerprint
 from .capture import Joint, dry_run, tree_leaves
 from .dependence import Dependence, storage_key
 from .errors import ImporterError
-from .places import MISSING, Change, Place, Places, is_random, is_same
+from .place import MISSING, Change, Place, is_random, is_same
+from .places import Places
 from .python_state import PythonState
+from .sources import Sources
 from .user_code import Executed, Names, Watchpoints
 
 _GROWING = (list, set, collections.deque)
@@ -32,15 +35,17 @@ _PLAIN = (bool, int, float, complex, str, bytes, type(None), tuple)
 class Observer:
     """Watches the Python code of one import: what it uses, and what it changes, which is undone.
 
-    `names` and `executed.codes` say what the first run used.
+    `names` and `executed.codes` say what the first run used. `quiet`: what there is to tell was told before.
     """
 
-    def __init__(self, model: nn.Module, loss_fn: Callable):
+    def __init__(self, model: nn.Module, loss_fn: Callable, quiet: bool = False):
+        self._quiet = quiet
         self._model, self._loss_fn = weakref.ref(model), loss_fn
         self.places = Places(
             {"model": model, "loss_fn": loss_fn, "random": _python_random(), "numpy.random": _numpy_random()}
         )
-        self.executed = Executed(self.places.see)
+        self._sources = Sources()
+        self.executed = Executed(self.places.see, self._sources.see)
         self.names = Names()
         self.fingerprint = ""
         self._changes: list[Change] | None = None
@@ -48,6 +53,12 @@ class Observer:
     def took(self, joint: Joint) -> None:
         """The graph that came of the watched run."""
         self.fingerprint = self.fingerprint or fingerprint.of_joint(joint)
+
+    @contextlib.contextmanager
+    def unwatched(self) -> Iterator[None]:
+        """Inside it a run that is not watched leaves no trace of itself."""
+        with self.places.kept(), Executed(self.places.see):
+            yield
 
     def watch(self, run: Callable) -> Callable:
         """`run`, which leaves no trace of itself, and of which the first call is watched."""
@@ -72,13 +83,17 @@ class Observer:
     def refuse(
         self, children: dict[str, nn.Module], run: Callable, tensors: Sequence[torch.Tensor], grad: bool
     ) -> None:
-        """Raises ImporterError if the run that was watched changed what later calls see, and names the lines."""
+        """Raises ImporterError if the run that was watched changed what later calls see, or is another each time, and names the lines."""
+        self._sources.refuse()
+        if not self._quiet:
+            self._sources.warn()
         if not self._changes:
             return
         calls = _TwoCalls(self.places, list(self._changes), self.names)
         dry_run(children, lambda inputs: calls.run(run, inputs), tensors, grad)
         calls.refuse()
-        calls.warn()
+        if not self._quiet:
+            calls.warn()
 
 
 class _Spot:
@@ -200,7 +215,7 @@ class _TwoCalls:
             )
 
     def _is_read(self, spot: _Spot) -> bool:
-        if spot.place.keys is not None or spot.key == "" or spot.key is MISSING:
+        if spot.place.is_environment or spot.place.keys is not None or spot.key == "" or spot.key is MISSING:
             return True
         return self._names.reads(spot.key) if spot.place.named else self._names.reads_item(spot.key)
 

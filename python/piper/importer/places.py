@@ -8,11 +8,10 @@ import collections
 import contextlib
 import enum
 import functools
-import pickle
-import random
+import os
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from types import CodeType
 from typing import Any
@@ -20,135 +19,15 @@ from typing import Any
 import torch
 from torch import nn
 
+from .iterators import stand_in
+from .place import CACHED, LONGEST, MISSING, Change, Place, content_of, is_random, is_same, slots_of
 from .user_code import Names, is_own_code, names_of
 
-#: What modules of torch keep for themselves: tables, hooks and flags; parameters of recurrent layers once more.
-MODULE_BOOKKEEPING = frozenset(vars(nn.Module())) | frozenset(
-    ("_flat_weights", "_flat_weight_refs", "_piper_module_annotations")
-)
-MISSING = type("Missing", (), {"__repr__": lambda self: "nothing"})()
-
 _MOST_NODES = 50_000
-# Of longer lists and dicts only the length is looked at: they are data, not options.
-_LONGEST = 1_000
 _HEAP_TYPE = 1 << 9
 _FOREIGN = frozenset(sys.stdlib_module_names) | {"torch", "numpy", "piper", "functorch", "torchgen"}
 _NAMESPACES = (argparse.Namespace, types.SimpleNamespace)
-_CACHED = type(functools.lru_cache(int))
 _FUNCTIONS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property, functools.partial)
-
-
-@dataclass(eq=False)
-class Place:
-    """One holder of values, by key.
-
-    Attributes:
-        holder: the list, dict, cell, class, ... itself.
-        path: how a message names it.
-        named: keys are names of attributes or globals, which count where code uses them.
-        keys: of globals, those that code uses.
-        module: it holds a module's attributes, without what every module has.
-    """
-
-    holder: Any
-    path: str
-    named: bool = False
-    keys: set[str] | None = None
-    module: bool = False
-
-    @property
-    def is_cache(self) -> bool:
-        """Whether it is what a function has returned before, by functools.lru_cache. What a trace adds to it must not stay; whatever it holds is no state."""
-        return isinstance(self.holder, _CACHED)
-
-    def read(self) -> dict[Any, Any]:
-        """The values by key; {"": length} of what is too long."""
-        if self.keys is not None:
-            return {key: dict.get(self.holder, key, MISSING) for key in self.keys}
-        holder = self.holder
-        if self.is_cache:
-            return {"": holder.cache_info().misses}
-        if self.module:
-            return {key: value for key, value in holder.items() if key not in MODULE_BOOKKEEPING}
-        if isinstance(holder, (list, collections.deque)):
-            return dict(enumerate(holder)) if len(holder) <= _LONGEST else {"": len(holder)}
-        if isinstance(holder, set):
-            return {id(item): item for item in holder} if len(holder) <= _LONGEST else {"": len(holder)}
-        if isinstance(holder, types.CellType):
-            return {"": _content(holder)}
-        if is_random(holder):
-            return {"": _random_state(holder)}
-        if isinstance(holder, dict):
-            # Not by the methods of a class of the user's.
-            return dict(dict.items(holder)) if len(holder) <= _LONGEST or self.named else {"": len(holder)}
-        if isinstance(holder, type):
-            return {name: value for name, value in vars(holder).items() if not name.startswith("__")}
-        return {name: getattr(holder, name, MISSING) for name in _slots(type(holder))}
-
-    def write(self, before: Mapping[Any, Any]) -> None:
-        """Makes it as it was when it read `before`."""
-        holder, now = self.holder, self.read()
-        if list(now) == list(before) and all(now[key] is before[key] for key in now):
-            return
-        if self.is_cache:
-            holder.cache_clear()
-        elif isinstance(holder, (list, collections.deque)):
-            if "" not in before:
-                holder.clear()
-                holder.extend(before.values())
-            else:
-                while len(holder) > before[""]:
-                    holder.pop()
-        elif isinstance(holder, set):
-            if "" not in before:
-                holder.clear()
-                holder.update(before.values())
-        elif isinstance(holder, types.CellType):
-            holder.cell_contents = before[""]
-        elif isinstance(holder, dict):
-            self._write_dict(before, now)
-        elif is_random(holder):
-            _set_random_state(holder, before[""])
-        else:
-            for key in {**now, **before}:
-                value = before.get(key, MISSING)
-                if now.get(key, MISSING) is not value:
-                    delattr(holder, key) if value is MISSING else setattr(holder, key, value)
-
-    def _write_dict(self, before: Mapping[Any, Any], now: Mapping[Any, Any]) -> None:
-        if "" in before and not self.named:
-            while len(self.holder) > before[""]:
-                dict.popitem(self.holder)
-            return
-        for key in {**now, **before}:
-            value = before.get(key, MISSING)
-            if value is MISSING:
-                dict.pop(self.holder, key, None)
-            elif now.get(key, MISSING) is not value:
-                dict.__setitem__(self.holder, key, value)
-
-    def name_of(self, key: Any) -> str:
-        """How a message names the value of `key`."""
-        if key == "":
-            return self.path
-        if self.keys is not None:
-            return f"{self.path}{key}"
-        return f"{self.path}.{key}" if self.named else f"{self.path}[{key!r}]"
-
-
-@dataclass(frozen=True)
-class Change:
-    """What a run has left at a place."""
-
-    place: Place
-    key: Any
-    before: Any
-    after: Any
-
-    @property
-    def name(self) -> str:
-        """How a message names it."""
-        return self.place.name_of(self.key)
 
 
 @dataclass(eq=False)
@@ -156,6 +35,7 @@ class _Node:
     """A value, its places, and what it leads to: each where code names an attribute, or has run, or always (None)."""
 
     value: Any
+    path: str = ""
     places: list[Place] = field(default_factory=list)
     below: list[tuple[str | CodeType | None, _Node]] = field(default_factory=list)
 
@@ -168,7 +48,10 @@ class Places:
         self._nodes: dict[int, _Node] = {}
         self._globals: dict[tuple[int, str], Place] = {}
         self._found: list[Place] = []
+        self._environment: Place | None = None
         self._before: list[dict[Place, dict[Any, Any]]] = []
+        # What a stand-in is for, with the stand-in, by its address.
+        self._hidden: dict[int, tuple[Any, Any]] = {}
         for name, root in roots.items():
             self._visit(root, name)
 
@@ -182,14 +65,16 @@ class Places:
     def used(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterator[tuple[Place, Any]]:
         """The places and keys that code with these names, which ran, may read or change."""
         for place in self.used_places(names, codes):
-            for key in place.read():
-                if _counts(place, key, names):
+            for key, value in place.read().items():
+                if _counts(place, key, names) or isinstance(value, _FUNCTIONS) and function_of(value, codes):
                     yield place, key
 
     @contextlib.contextmanager
     def kept(self) -> Iterator[None]:
-        """Whatever changes inside is undone at the end."""
+        """Whatever changes inside is undone at the end. Iterators are not there, but stand-ins that refuse to be advanced."""
         self._before.append({place: place.read() for place in self._found})
+        for place in self._found:
+            self._hide_iterators(place)
         try:
             yield
         finally:
@@ -203,6 +88,7 @@ class Places:
             if place.is_cache:
                 continue
             before, now = self._before[-1][place], place.read()
+            now = {key: self._hidden.get(id(value), (value,))[0] for key, value in now.items()}
             for key in {**before, **now}:
                 pair = before.get(key, MISSING), now.get(key, MISSING)
                 if not is_same(*pair) and _counts(place, key, names):
@@ -211,6 +97,9 @@ class Places:
 
     def used_places(self, names: Names, codes: Mapping[CodeType, Any]) -> list[Place]:
         """The places that such code gets to."""
+        return [place for node in self._used_nodes(names, codes) for place in node.places]
+
+    def _used_nodes(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterable[_Node]:
         nodes, todo = {self._root: None}, [self._root]
         for node in todo:
             for needed, below in node.below:
@@ -218,18 +107,39 @@ class Places:
                 if is_used and below not in nodes:
                     nodes[below] = None
                     todo.append(below)
-        return [place for node in nodes for place in node.places]
+        return nodes
+
+    def functions(self, names: Names, codes: Mapping[CodeType, Any]) -> Iterator[tuple[types.FunctionType, str]]:
+        """The functions whose code is one of `codes`, which code with these names gets to, and how messages name them."""
+        for node in self._used_nodes(names, codes):
+            function = function_of(node.value, codes) if isinstance(node.value, _FUNCTIONS) else None
+            if function is not None:
+                yield function, node.path
 
     def _add(self, node: _Node, place: Place) -> None:
         node.places.append(place)
         self._found.append(place)
         for before in self._before:
             before[place] = place.read()
+        if self._before:
+            self._hide_iterators(place)
+
+    def _hide_iterators(self, place: Place) -> None:
+        for key, value in place.read().items():
+            hiding = stand_in(value, place.name_of(key))
+            if hiding is not None:
+                self._hidden[id(hiding)] = value, hiding
+                place.set(key, hiding)
 
     def _add_global(self, names: dict[str, Any], name: str, path: str, attributes: set[str]) -> None:
         value = names.get(name, MISSING)
+        if value is os.environ or value is os.getenv or value is os and attributes & {"environ", "getenv"}:
+            if self._environment is None:
+                self._environment = Place(os.environ, "os.environ")
+                self._add(self._root, self._environment)
+            return
         if isinstance(value, types.ModuleType):
-            if _is_users(value.__name__):
+            if is_users(value.__name__):
                 for inner in attributes & vars(value).keys():
                     self._add_global(vars(value), inner, f"{path}{name}.", set())
             return
@@ -241,6 +151,8 @@ class Places:
             place.keys.add(name)
             for before in self._before:
                 before[place][name] = value
+            if self._before:
+                self._hide_iterators(place)
             self._visit(value, f"{path}{name}")
 
     def _visit(self, root: Any, path: str) -> None:
@@ -251,7 +163,7 @@ class Places:
             node = self._nodes.get(id(value))
             if node is None:
                 # What is remembered by its address has to stay alive: the node holds it.
-                node = _Node(value)
+                node = _Node(value, path)
                 below = list(self._below(node, value, path))
                 if not below and not node.places:
                     continue
@@ -271,14 +183,20 @@ class Places:
             yield from _classes(kind)
         elif isinstance(value, types.CellType):
             self._add(node, Place(value, path))
-            yield None, _content(value), path
-        elif isinstance(value, _CACHED):
+            yield None, content_of(value), path
+        elif isinstance(value, CACHED):
             self._add(node, Place(value, path))
             yield None, value.__wrapped__, path
         elif isinstance(value, _FUNCTIONS):
+            if isinstance(value, types.FunctionType) and is_own_code(value.__code__):
+                if value.__defaults__:
+                    self._add(node, Place(value, path, True))
+                self._add(node, place := Place(vars(value), path, True))
+                for key, item in place.read().items():
+                    yield _needed(key, item), item, place.name_of(key)
             yield from _below_function(value, path)
         elif isinstance(value, tuple):
-            for index, item in enumerate(value[:_LONGEST]):
+            for index, item in enumerate(value[:LONGEST]):
                 yield None, item, f"{path}[{index}]"
         elif isinstance(value, (dict, list, collections.deque, set)):
             self._add(node, place := Place(value, path))
@@ -287,12 +205,12 @@ class Places:
         elif is_random(value):
             self._add(node, Place(value, path))
         elif isinstance(value, type):
-            if _is_users(value.__module__) and not issubclass(value, enum.Enum):
+            if is_users(value.__module__) and not issubclass(value, enum.Enum):
                 self._add(node, place := Place(value, path, True))
                 for key, item in place.read().items():
                     yield _needed(key, item), item, place.name_of(key)
         elif _is_object(value):
-            holders = ([value] if _slots(kind) else []) + ([vars(value)] if hasattr(value, "__dict__") else [])
+            holders = ([value] if slots_of(kind) else []) + ([vars(value)] if hasattr(value, "__dict__") else [])
             for holder in holders:
                 self._add(node, place := Place(holder, path, True))
                 for key, item in place.read().items():
@@ -311,7 +229,7 @@ def _counts(place: Place, key: Any, names: Names) -> bool:
 
 def _classes(kind: type) -> Iterator[tuple[None, type, str]]:
     for parent in kind.__mro__:
-        if _is_users(parent.__module__):
+        if is_users(parent.__module__):
             yield None, parent, parent.__qualname__
 
 
@@ -327,6 +245,9 @@ def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | No
         yield None, value.fget, path
         return
     function = getattr(value, "__func__", value)
+    if function is not value:
+        yield None, function, path
+        return
     if not isinstance(function, types.FunctionType) or not is_own_code(function.__code__):
         return
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
@@ -337,61 +258,32 @@ def _below_function(value: Any, path: str) -> Iterator[tuple[str | CodeType | No
     yield None, getattr(function, "__wrapped__", None), path
 
 
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return MISSING
-
-
-def _is_users(module: str | None) -> bool:
-    return (module or "torch").partition(".")[0] not in _FOREIGN
-
-
-def is_random(value: Any) -> bool:
-    """Whether it draws random numbers, Python's or NumPy's."""
-    return (isinstance(value, random.Random) and not isinstance(value, random.SystemRandom)) or (
-        type(value).__module__.startswith("numpy.random") and type(value).__name__ in ("Generator", "RandomState")
+def function_of(value: Any, codes: Mapping[CodeType, Any] | None = None) -> types.FunctionType | None:
+    """The function of a method or property; None where it is none, or its code is none of `codes`."""
+    if isinstance(value, property):
+        value = value.fget
+    if isinstance(value, functools.partial):
+        value = value.func
+    value = (
+        getattr(value, "__func__", value) if isinstance(value, (types.MethodType, staticmethod, classmethod)) else value
     )
+    if not isinstance(value, types.FunctionType):
+        return None
+    return value if codes is None or value.__code__ in codes else None
 
 
-def _random_state(value: Any) -> bytes:
-    if isinstance(value, random.Random):
-        return pickle.dumps(value.getstate())
-    return pickle.dumps(value.get_state() if hasattr(value, "get_state") else value.bit_generator.state)
-
-
-def _set_random_state(value: Any, state: bytes) -> None:
-    if isinstance(value, random.Random):
-        value.setstate(pickle.loads(state))
-    elif hasattr(value, "set_state"):
-        value.set_state(pickle.loads(state))
-    else:
-        value.bit_generator.state = pickle.loads(state)
-
-
-def _slots(kind: type) -> list[str]:
-    names = []
-    for parent in kind.__mro__:
-        own = vars(parent).get("__slots__", ())
-        names += [own] if isinstance(own, str) else list(own)
-    return [name for name in names if name not in ("__dict__", "__weakref__")]
+def is_users(module: str | None) -> bool:
+    """Whether a module of that name is neither torch's, nor Piper's, nor Python's own."""
+    return (module or "torch").partition(".")[0] not in _FOREIGN
 
 
 def _is_object(value: Any) -> bool:
     """Whether it is an instance of a user's class, or one that only holds names."""
-    kind = type(value)
     if isinstance(value, (torch.Tensor, enum.Enum, types.ModuleType)):
         return False
-    return isinstance(value, _NAMESPACES) or bool(kind.__flags__ & _HEAP_TYPE and _is_users(kind.__module__))
+    return isinstance(value, _NAMESPACES) or is_object_of(type(value))
 
 
-def is_same(before: Any, after: Any) -> bool:
-    """Whether two values are one object, or equal numbers or strings, or tuples of such."""
-    if before is after:
-        return True
-    if type(before) is not type(after):
-        return False
-    if isinstance(before, tuple):
-        return len(before) == len(after) and all(map(is_same, before, after))
-    return isinstance(before, (int, float, complex, str, bytes)) and repr(before) == repr(after)
+def is_object_of(kind: type) -> bool:
+    """Whether it is a user's class, written in Python."""
+    return bool(kind.__flags__ & _HEAP_TYPE and is_users(kind.__module__))

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import collections
 import enum
-import functools
 import operator
+import os
 import types
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -21,32 +21,19 @@ import torch
 from torch import nn
 
 from . import fingerprint
+from .capture import last_user_line
+from .changed import Changed, Entries, becomes, is_array
+from .errors import ImporterError
 from .marks import TensorMark
-from .places import MISSING, Place, Places, is_random, is_same
+from .place import MISSING, Place, is_random, is_same
+from .places import Places, function_of
+from .ran_code import RanCode
 from .user_code import Names, Ran, is_own_code
 
-# What methods are changed for (profiling, say) is no change of values.
-_METHODS = (types.FunctionType, staticmethod, classmethod, property)
+_METHODS = (types.FunctionType, types.MethodType, staticmethod, classmethod, property)
 #: The end of the name of a module's mode.
 TRAINING = ".training"
-_SHOWN = (bool, int, float, complex, str, type(None), list, tuple, dict, torch.dtype, enum.Enum)
 _MOST_ARRAY_BYTES = 1 << 14
-
-
-@dataclass(frozen=True)
-class Changed:
-    """A value that is not what it was."""
-
-    name: str
-    before: Any
-    after: Any
-    place: Place | None = None
-    key: Any = None
-
-    def __str__(self) -> str:
-        if isinstance(self.after, torch.Tensor) or _is_array(self.after):
-            return f"the values of '{self.name}' have changed"
-        return f"'{self.name}' was {_short(self.before)} and is {_short(self.after)} now"
 
 
 @dataclass
@@ -69,6 +56,8 @@ class PythonState:
     training: bool = True
 
     def __post_init__(self):
+        #: Why the step could not be captured again.
+        self.failure = ""
         # Dict items by (dict, key) that changed without an effect, and that no code names.
         self._idle: set[tuple[int, Any]] = set()
         self.look()
@@ -80,9 +69,9 @@ class PythonState:
         for code, ran in self.codes.items():
             if is_own_code(code):
                 places.see(code, ran.globals, ran.names_of(code))
-        self._values: list[tuple[Callable, Any, Any, Place]] = []
+        self._values, self._of_classes = Entries(dict.get), Entries(types.MappingProxyType.get)
         self._sequences: list[tuple[Any, tuple, Place]] = []
-        self._sizes: list[tuple[dict, int, Place]] = []
+        self._dicts: list[tuple[dict, Place]] = []
         self._cells: list[tuple[types.CellType, Any, Place]] = []
         self._others: list[tuple[Place, Any, Any]] = []
         self._tensors: list[tuple[TensorMark, bytes, str]] = []
@@ -91,17 +80,41 @@ class PythonState:
         self._dtype = torch.get_default_dtype()
         self._still = _in_eval_mode(roots) if self.training else []
         self._add_holders(places.used_places(self.names, self.codes))
+        self._sized = [holder for holder, _ in self._dicts]
+        self._sizes = list(map(len, self._sized))
+        functions = places.functions(self.names, self.codes)
+        self._code = RanCode(roots, self.codes, functions, self.training)
+        self._environment = Entries(dict.get)
+        strings = set(self.names.strings)
+        reads_environment = False
         seen = _state_tensors(roots.values())
         for place, key in places.used(self.names, self.codes):
             if place.is_cache or is_random(place.holder):
                 continue
+            if place.is_environment:
+                reads_environment = True
+                continue
             value = place.read().get(key, MISSING)
-            if (id(place.holder), key) in self._idle or isinstance(place.holder, type) and isinstance(value, _METHODS):
+            if isinstance(value, str):
+                strings.add(value)
+            if (id(place.holder), key) in self._idle:
+                continue
+            if isinstance(place.holder, type) and isinstance(value, _METHODS) and not function_of(value, self.codes):
                 continue
             self._add(place, key, value)
             if id(value) not in seen:
                 seen.add(id(value))
                 self._add_content(value, place.name_of(key))
+
+        if reads_environment:
+            self._add_environment(strings)
+
+    def _add_environment(self, names: Iterable[str]) -> None:
+        """The variables that code may read, set or not: its strings may be their names."""
+        variables = os.environ._data
+        for name in filter(str.isidentifier, names):
+            key = os.environ.encodekey(name)
+            self._environment.add(variables, key, variables.get(key, MISSING), f"os.environ['{name}']")
 
     def _add_holders(self, places: Iterable[Place]) -> None:
         for place in places:
@@ -109,14 +122,16 @@ class PythonState:
                 self._sequences.append((place.holder, tuple(place.holder), place))
             elif isinstance(place.holder, dict) and place.keys is None:
                 # New keys: of objects they may stand before an attribute of the class.
-                self._sizes.append((place.holder, len(place.holder), place))
+                self._dicts.append((place.holder, place))
 
     def _add(self, place: Place, key: Any, value: Any) -> None:
         if isinstance(value, (list, dict, tuple, set)):
             self._frozen[id(value)] = _freeze(value)
-        holder = vars(place.holder) if isinstance(place.holder, type) else place.holder
-        if isinstance(holder, (dict, types.MappingProxyType)):
-            self._values.append((_getter(holder), key, value, place))
+        holder = place.holder
+        if isinstance(holder, dict):
+            self._values.add(holder, key, value, place)
+        elif isinstance(holder, type):
+            self._of_classes.add(vars(holder), key, value, place)
         elif isinstance(holder, types.CellType) and value is not MISSING:
             self._cells.append((holder, value, place))
         elif not isinstance(holder, (list, collections.deque)):
@@ -125,20 +140,23 @@ class PythonState:
     def _add_content(self, value: Any, name: str) -> None:
         if isinstance(value, torch.Tensor):
             self._tensors.append((TensorMark(value), fingerprint.of_tensor(value), name))
-        elif _is_array(value) and value.nbytes <= _MOST_ARRAY_BYTES:
+        elif is_array(value) and value.nbytes <= _MOST_ARRAY_BYTES:
             self._arrays.append((value, value.tobytes(), name))
 
     def is_same(self) -> bool:
         """Whether all values are the objects that they were. The only thing that every step does."""
-        for get, key, value, _ in self._values:
-            if get(key, MISSING) is not value:
-                return False
+        if not (
+            self._values.is_same()
+            and self._of_classes.is_same()
+            and self._code.is_same()
+            and self._environment.is_same()
+        ):
+            return False
         for holder, items, _ in self._sequences:
             if len(holder) != len(items) or not all(map(operator.is_, holder, items)):
                 return False
-        for holder, size, _ in self._sizes:
-            if len(holder) != size:
-                return False
+        if list(map(len, self._sized)) != self._sizes:
+            return False
         try:
             for cell, value, _ in self._cells:
                 if cell.cell_contents is not value:
@@ -161,17 +179,17 @@ class PythonState:
 
     def changes(self) -> list[Changed]:
         """The values that are not equal to what they were."""
-        pairs = [(place, key, value, get(key, MISSING)) for get, key, value, place in self._values]
+        pairs = [*self._values.changed(), *self._of_classes.changed()]
         pairs += [(place, "", value, place.read()[""]) for _, value, place in self._cells]
         pairs += [(place, key, value, place.read().get(key, MISSING)) for place, key, value in self._others]
         for holder, items, place in self._sequences:
             before, now = dict(enumerate(items)), dict(enumerate(holder))
             pairs += [(place, key, before.get(key, MISSING), now.get(key, MISSING)) for key in {**before, **now}]
-        for holder, size, place in self._sizes:
-            new = list(dict.keys(holder))[size:]
-            pairs += [(place, key, MISSING, holder[key]) for key in new if not place.named or self.names.has(key)]
+        for (holder, place), size in zip(self._dicts, self._sizes, strict=True):
+            new = list(dict.items(holder))[size:]
+            pairs += [(place, key, MISSING, value) for key, value in new if place.may_have(key, self.names)]
         found = [
-            Changed(place.name_of(key), before, after, place, key)
+            Changed(place.name_of(key), before, after, place, key, _text(place.name_of(key), before, after))
             for place, key, before, after in pairs
             if not self._is_equal(before, after)
         ]
@@ -185,11 +203,23 @@ class PythonState:
         # From training to eval mode is what scripts do between steps.
         found += [Changed(name, False, True) for attributes, name in self._still if attributes["training"]]
         found += [Changed(name, None, array) for array, content, name in self._arrays if array.tobytes() != content]
-        return found
+        found += [
+            Changed(name, *(value if value is MISSING else os.environ.decodevalue(value) for value in (before, now)))
+            for name, _, before, now in self._environment.changed()
+            if before != now
+        ]
+        found += self._code.changes()
+        # A method may be found both by its class and by those that run it.
+        return list({change.name: change for change in found}.values())
 
     def traced_again(self, changes: Iterable[Changed]) -> PythonState | None:
         """The state now, if the step is the same program in spite of `changes`."""
-        again = self.retrace()
+        try:
+            again = self.retrace()
+        except Exception as error:  # noqa: BLE001  (whatever it is, it is no longer the step that was captured)
+            line = "" if isinstance(error, ImporterError) else f"{last_user_line(error.__traceback__)}: "
+            self.failure = f"{line}{error}"
+            return None
         if again is None:
             return None
         again._idle = self._idle | {
@@ -223,14 +253,9 @@ def _state_tensors(roots: Any) -> set[int]:
     return {id(tensor) for module in modules for tensor in [*module.parameters(), *module.buffers()]}
 
 
-def _getter(holder: Any) -> Callable:
-    """`holder.get`, but for classes that have one of their own."""
-    is_dict = isinstance(holder, dict) and type(holder).get is not dict.get
-    return functools.partial(dict.get, holder) if is_dict else holder.get
-
-
-def _is_array(value: Any) -> bool:
-    return type(value).__module__ == "numpy" and type(value).__name__ == "ndarray"
+def _text(name: str, before: Any, after: Any) -> str:
+    """How a message tells of another function in some place; of values "", which tell themselves."""
+    return f"'{name}' {becomes(before, after)}" if isinstance(before, _METHODS) or isinstance(after, _METHODS) else ""
 
 
 def _freeze(value: Any) -> Any:
@@ -244,10 +269,3 @@ def _freeze(value: Any) -> Any:
     if isinstance(value, (bool, int, float, complex, str, bytes, type(None), enum.Enum, torch.dtype)):
         return (type(value), repr(value))
     return id(value)
-
-
-def _short(value: Any) -> str:
-    text = repr(value) if isinstance(value, _SHOWN) else ""
-    if not text or value is MISSING:
-        return "missing" if value is MISSING else f"a {type(value).__name__}"
-    return text if len(text) <= 60 else text[:57] + "..."

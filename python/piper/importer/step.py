@@ -231,7 +231,7 @@ class Step:
             ):
                 return self._run(rows, finish, in_loss)(tensors)
 
-        with self._observer.places.kept():
+        with self._observer.unwatched():
             dry_run(self.children, run, self._examples(rows), grad=True)
 
     def _run(self, rows: int | None, finish: Callable, in_loss=contextlib.nullcontext) -> Callable:

@@ -38,6 +38,25 @@ def is_own_code(code: CodeType) -> bool:
     return is_user_file(name) and (not name.startswith(_STANDARD) or name.startswith(_INSTALLED))
 
 
+def is_standard(code: CodeType) -> bool:
+    """Whether code is of Python's own library."""
+    name = code.co_filename
+    return name.startswith((_STANDARD, "<frozen")) and not name.startswith(_INSTALLED)
+
+
+def own_line() -> str:
+    """ "file:line" of the own code that led here."""
+    frame = sys._getframe(1)
+    while frame is not None and not is_own_code(frame.f_code):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}" if frame is not None else "unknown line"
+
+
+def is_module_code(code: CodeType) -> bool:
+    """Whether code is that of torch's modules, or of the functions that they call."""
+    return code.co_filename.startswith(_MODULES)
+
+
 @dataclass
 class Names:
     """What code names: attributes it may read or set, those it reads, its globals, beginnings of names that it puts together, keys that it
@@ -123,14 +142,20 @@ class Ran:
 class Executed(TorchFunctionMode):
     """Inside it, notes the code that runs, but for torch's own functions and what they call.
 
-    `on_sight(code, globals)` is called before user code runs for the first time. `codes` holds what ran.
+    `on_sight(code, globals)` is called before user code runs for the first time. `codes` holds what ran; `profile` is a profiling function for the same code.
     """
 
-    def __init__(self, on_sight: Callable[[CodeType, dict[str, Any]], None] = lambda code, names: None):
+    def __init__(
+        self,
+        on_sight: Callable[[CodeType, dict[str, Any]], None] = lambda code, names: None,
+        profile: Callable[[FrameType, str, Any], None] | None = None,
+    ):
         super().__init__()
         self.codes: dict[CodeType, Ran] = {}
         self._on_sight = on_sight
         self._before = None
+        # A profiler of the user's, of which there can be one, goes first.
+        self._profile = profile if sys.getprofile() is None else None
 
     def names(self) -> Names:
         """The names that the code which ran uses."""
@@ -138,7 +163,7 @@ class Executed(TorchFunctionMode):
         for code, ran in self.codes.items():
             if is_own_code(code):
                 names.add(ran.names_of(code))
-            elif code.co_filename.startswith(_MODULES):
+            elif is_module_code(code):
                 # Torch's modules read their options; their globals are no state of the user's.
                 names.add(Names(names_of(code).attributes))
         return names
@@ -146,20 +171,28 @@ class Executed(TorchFunctionMode):
     def __enter__(self):
         self._before = sys.gettrace()
         sys.settrace(self._call)
+        self._set_profile(self._profile)
         return super().__enter__()
 
     def __exit__(self, *error):
+        self._set_profile(None)
         sys.settrace(self._before)
         return super().__exit__(*error)
+
+    def _set_profile(self, profile: Callable | None) -> None:
+        if self._profile is not None:
+            sys.setprofile(profile)
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         # Inside of torch's functions are thousands of calls, and nothing of the user's.
         tracer = sys.gettrace()
         sys.settrace(None)
+        self._set_profile(None)
         try:
             return func(*args, **(kwargs or {}))
         finally:
             sys.settrace(tracer)
+            self._set_profile(self._profile)
 
     def _call(self, frame: FrameType, event: str, _arg: Any) -> Any:
         code = frame.f_code

@@ -2,9 +2,17 @@
 """Python state that forward or loss reads, changes or draws: what is refused by line, what is not, and that the user's objects stay as they are."""
 
 import copy
+import datetime
 import functools
+import itertools
+import logging
+import os
 import random
+import secrets
+import time
 import types
+import uuid
+from time import perf_counter
 
 import numpy as np
 import pytest
@@ -520,3 +528,309 @@ def test_other_contexts_change_nothing(context):
     with context():
         inside = importing(net)
     assert list(inside.families) == list(outside.families)
+
+
+class Parts(Base):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(6, 6), nn.GELU())
+
+    def forward(self, x):
+        return self.a(F.relu(self.layers(x))) * self.helped()
+
+    def helped(self):
+        return help_with(2.0)
+
+
+def help_with(number, times=1.0):
+    return number * times
+
+
+def other_forward(self, x):
+    return self.a(self.layers(x))
+
+
+def other_help(number, times=1.0):
+    return 3 * number * times
+
+
+def doubled(*arguments):
+    return 2 * arguments[-1] if isinstance(arguments[-1], torch.Tensor) else (2 * arguments[-1][0],)
+
+
+def doubled_gradient(_, gradients, *others):
+    return tuple(2 * gradient for gradient in gradients)
+
+
+def replacing(holder, name, value):
+    return lambda net, monkeypatch: monkeypatch.setattr(holder(net), name, value)
+
+
+CODE = {
+    "the code of 'help_with' has changed": replacing(lambda net: help_with, "__code__", other_help.__code__),
+    "the default arguments of 'help_with' have changed": replacing(lambda net: help_with, "__defaults__", (2.0,)),
+    "'Parts.forward' is another function now (": replacing(lambda net: Parts, "forward", other_forward),
+    "'Parts.helped' is another function now (": replacing(lambda net: Parts, "helped", lambda self: 5.0),
+    "'GELU.forward' is another function now (": replacing(lambda net: nn.GELU, "forward", lambda self, x: x),
+    "'Linear.forward' is another function now (": replacing(lambda net: nn.Linear, "forward", lambda self, x: x[:, :4]),
+    "'model.forward' was added": lambda net, _: setattr(net, "forward", lambda x: net.a(x)),
+    "'model.layers.1.forward' was added": lambda net, _: setattr(net.layers[1], "forward", lambda x: x),
+    "'model.a' is another Sequential now": lambda net, _: setattr(net, "a", nn.Sequential(nn.Linear(6, 4), nn.Tanh())),
+    "'model.layers.1' is another Tanh now": lambda net, _: net.layers.__setitem__(1, nn.Tanh()),
+    "'model.layers.2' was added": lambda net, _: net.layers.append(nn.Tanh()),
+    "a forward hook was added to 'model.a'": lambda net, _: net.a.register_forward_hook(doubled),
+    "a forward pre hook was added to 'model.layers.1'": lambda net, _: net.layers[1].register_forward_pre_hook(doubled),
+    "a backward hook was added to 'model.a'": lambda net, _: net.a.register_full_backward_hook(doubled_gradient),
+    "a backward pre hook was added to 'model.a'": lambda net, _: net.a.register_full_backward_pre_hook(
+        doubled_gradient
+    ),
+    "'F.relu' is another function now (": replacing(lambda net: F, "relu", lambda x: x),
+    "'F.cross_entropy' is another function now (": replacing(lambda net: F, "cross_entropy", lambda z, y: z.mean()),
+    "'F.gelu' is another function now (": replacing(lambda net: F, "gelu", lambda x, approximate: x),
+}
+
+
+@pytest.mark.parametrize("what", CODE)
+def test_other_code_is_another_program(what, monkeypatch):
+    net = Parts()
+    state = importing(net, lambda z, y: F.cross_entropy(z, y)).python
+    assert state.is_same() and not state.changes()
+    CODE[what](net, monkeypatch)
+    assert not state.is_same()
+    changes = state.changes()
+    assert any(str(change).startswith(what) for change in changes), list(map(str, changes))
+    assert state.traced_again(changes) is None
+
+
+def test_hooks_that_are_removed_or_do_nothing():
+    net = Parts()
+    handle = net.a.register_forward_hook(doubled)
+    state = importing(net).python
+    net.layers[0].register_forward_hook(lambda *_: None)
+    changes = state.changes()
+    assert [str(change) for change in changes] == ["a forward hook was added to 'model.layers.0'"]
+    state = state.traced_again(changes)
+    assert state.is_same()
+    handle.remove()
+    changes = state.changes()
+    assert [str(change) for change in changes] == ["a forward hook was removed from 'model.a'"]
+    assert state.traced_again(changes) is None and not state.failure
+
+
+def test_code_that_fails_says_why():
+    net = Parts()
+    state = importing(net).python
+    net.forward = lambda x: net.a(x[:, :1])
+    assert state.traced_again(state.changes()) is None
+    assert state.failure.startswith(__file__) and "a and b must have same reduction dim" in state.failure
+
+
+def test_what_loops_do_to_models_between_steps_is_no_change(monkeypatch):
+    net = Parts()
+    state = importing(net, F.cross_entropy).python
+    scheduled = torch.optim.SGD(net.parameters(), lr=0.1)
+    torch.optim.lr_scheduler.StepLR(scheduled, 1)
+    monkeypatch.setattr(F, "dropout", None)
+    monkeypatch.setattr(Parts, "shown", lambda self: None, raising=False)
+    with torch.profiler.profile(), torch.autograd.profiler.record_function("step"):
+        F.cross_entropy(torch.utils.checkpoint.checkpoint(net, X, use_reentrant=False), Y).backward()
+        assert state.is_same()
+    net.eval()
+    net.compile(backend="eager")
+    torch.compile(net, backend="eager")
+    net.train()
+    net.zero_grad()
+    copy.deepcopy(net)
+    assert not state.changes()
+
+
+NUMBERS, CHANGING = itertools.count(), iter([1.0, 2.0, 3.0])
+
+
+def odd_numbers():
+    number = 1
+    while True:
+        yield number
+        number += 2
+
+
+def advances(self, x):
+    return self.a(x) * next(NUMBERS)
+
+
+def advances_a_list(self, x):
+    return self.a(x) * next(CHANGING)
+
+
+def advances_its_generator(self, x):
+    return self.a(x) * next(self.odd)
+
+
+def loops(self, x):
+    for _, number in zip(range(2), self.numbers_left, strict=False):
+        x = x + number
+    return self.a(x)
+
+
+def advances_a_default(self, x, numbers=itertools.count(1)):  # noqa: B008
+    return self.a(x) * next(numbers)
+
+
+ADVANCES = {
+    advances: (1, "'NUMBERS' is a count"),
+    advances_a_list: (1, "'CHANGING' is a list_iterator"),
+    advances_its_generator: (1, "'model.odd' is a generator"),
+    loops: (1, "'model.numbers_left' is a dict_keyiterator"),
+    advances_a_default: (1, "'Net.forward.__defaults__[0]' is a count"),
+}
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+@pytest.mark.parametrize("forward", ADVANCES, ids=lambda forward: forward.__name__)
+def test_iterators_that_go_on_are_refused_by_line_and_stay_where_they_are(forward, rows):
+    net = model(forward)
+    net.odd, net.numbers_left = odd_numbers(), iter({5: 1, 6: 2})
+    offset, what = ADVANCES[forward]
+    with pytest.raises(ImporterError) as error:
+        import_model(net, F.cross_entropy, (X, Y), rows=rows, training=True)
+    assert line_of(forward, offset) + what in str(error.value)
+    assert next(net.odd) == 1 and next(net.numbers_left) == 5
+    assert repr(NUMBERS) == "count(0)" and CHANGING.__length_hint__() == 3
+    assert repr(advances_a_default.__defaults__) == "(count(1),)"
+
+
+def test_iterators_of_a_closure_and_of_the_loss_are_refused_and_fresh_ones_are_not(recwarn):
+    numbers = itertools.count()
+    with pytest.raises(ImporterError, match="'numbers' is a count that goes on with every call"):
+        importing(nn.Linear(6, 4), lambda z, y: F.cross_entropy(z * next(numbers), y))
+    assert next(numbers) == 0
+
+    def forward(self, x):
+        self.odd = odd_numbers()
+        first = next(iter(x)).shape[0] + next(self.odd)
+        for part, number in zip(self.children(), itertools.count(1), strict=False):
+            x = part(x) * number
+        x = x.to(next(self.parameters()).device)
+        return x * sum(number for number in [1.0, first])
+
+    net = model(forward)
+    net.odd = odd_numbers()
+    importing(net)
+    assert next(net.odd) == 1 and not recwarn.list
+
+
+def counts_on_a_function(self, x):
+    help_with.calls = getattr(help_with, "calls", 0) + 1
+    return self.a(x)
+
+
+def counts_on_its_method(self, x):
+    forward = type(self).forward
+    forward.step += 1
+    return self.a(x)
+
+
+def counts_in_the_environment(self, x):
+    os.environ["PIPER_TEST_COUNT"] = str(int(os.environ["PIPER_TEST_COUNT"]) + 1)
+    return self.a(x)
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+def test_counters_on_functions_and_in_the_environment_are_refused_by_line(monkeypatch, rows):
+    monkeypatch.setenv("PIPER_TEST_COUNT", "7")
+    monkeypatch.setattr(counts_on_its_method, "step", 3, raising=False)
+    for forward, offset, what in (
+        (counts_on_a_function, 1, "'help_with.calls' is 1 after one call and 2 after two"),
+        (counts_on_its_method, 2, "'Net.forward.step' is 4 after one call and 5 after two"),
+        (counts_in_the_environment, 1, "'os.environ['PIPER_TEST_COUNT']' is '8' after one call and '9' after two"),
+    ):
+        with pytest.raises(ImporterError) as error:
+            import_model(model(forward), F.cross_entropy, (X, Y), rows=rows, training=True)
+        assert line_of(forward, offset) + what in str(error.value)
+    assert not hasattr(help_with, "calls") and counts_on_its_method.step == 3
+    assert os.environ["PIPER_TEST_COUNT"] == os.getenv("PIPER_TEST_COUNT") == "7"
+
+
+def test_values_on_functions_and_in_the_environment_are_found_to_change(monkeypatch):
+    def forward(self, x):
+        return self.a(x) * float(os.environ.get("PIPER_TEST_SCALE", "1")) * float(os.getenv("PIPER_TEST_OTHER", 1))
+
+    def loss(z, y):
+        return F.cross_entropy(z * loss.scale, y)
+
+    loss.scale = 1.0
+    monkeypatch.setenv("PIPER_TEST_OTHER", "1")
+    state = importing(model(forward), loss).python
+
+    def changed():
+        changes = state.changes()
+        assert bool(changes) != state.is_same()
+        return list(map(str, changes)), bool(changes) and state.traced_again(changes) is None
+
+    assert changed() == ([], False)
+    monkeypatch.setenv("PIPER_TEST_UNREAD", "1")
+    assert changed() == ([], False)
+    monkeypatch.setenv("PIPER_TEST_SCALE", "2")
+    assert changed() == (["'os.environ['PIPER_TEST_SCALE']' was missing and is '2' now"], True)
+    monkeypatch.delenv("PIPER_TEST_SCALE")
+    monkeypatch.setenv("PIPER_TEST_OTHER", "3")
+    assert changed() == (["'os.environ['PIPER_TEST_OTHER']' was '1' and is '3' now"], True)
+    monkeypatch.setenv("PIPER_TEST_OTHER", "1")
+    loss.scale = 2.0
+    assert changed() == (["'loss_fn.scale' was 1.0 and is 2.0 now"], True)
+
+
+OS_RANDOM = {
+    "posix.urandom" if os.name == "posix" else "os.urandom": lambda: os.urandom(1)[0],
+    "uuid.uuid4": lambda: uuid.uuid4().int % 7,
+    "secrets.randbelow": lambda: secrets.randbelow(5),
+    "random.random": lambda: random.SystemRandom().random(),
+}
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+@pytest.mark.parametrize("name", OS_RANDOM)
+def test_random_numbers_of_the_system_are_refused_by_line(name, rows):
+    def forward(self, x):
+        return self.a(x) * OS_RANDOM[name]()
+
+    with pytest.raises(ImporterError, match="random numbers of the operating system") as error:
+        import_model(model(forward), F.cross_entropy, (X, Y), rows=rows, training=True)
+    assert line_of(OS_RANDOM[name], 0) + f"draws from '{name.replace('posix', 'os')}'" in str(error.value)
+
+
+CLOCKS = {
+    "time.time": lambda: time.time(),
+    "time.perf_counter": lambda: perf_counter(),
+    "time.monotonic_ns": lambda: time.monotonic_ns(),
+    "datetime.now": lambda: datetime.datetime.now().second,
+}
+
+
+@pytest.mark.parametrize("rows", [None, [4]], ids=["whole", "divided"])
+@pytest.mark.parametrize("name", CLOCKS)
+def test_clocks_are_told_by_line(name, rows):
+    def forward(self, x):
+        began = CLOCKS[name]()
+        if began < 0:
+            time.process_time()
+        return self.a(x)
+
+    with pytest.warns(UserWarning) as caught:
+        import_model(model(forward), F.cross_entropy, (X, Y), rows=rows, training=True)
+    (message,) = [str(warning.message) for warning in caught]
+    assert "is what it was at compile, in every step" in message
+    assert message.endswith(line_of(CLOCKS[name], 0) + f"'{name}'")
+
+
+def test_a_logger_and_a_clock_that_is_not_read_are_no_concern(recwarn):
+    def forward(self, x):
+        logging.getLogger("piper-test").warning("in forward")
+        if self.log:
+            time.time()
+        return self.a(x)
+
+    net = model(forward)
+    net.log = False
+    importing(net)
+    assert not recwarn.list
