@@ -8,6 +8,7 @@ import itertools
 import logging
 import os
 import random
+import re
 import secrets
 import time
 import types
@@ -834,3 +835,31 @@ def test_a_logger_and_a_clock_that_is_not_read_are_no_concern(recwarn):
     net.log = False
     importing(net)
     assert not recwarn.list
+
+
+SHARED = torch.ones(4)
+
+
+def scales_in_place(self, x):
+    SHARED.mul_(2)
+    return self.a(x) * SHARED
+
+
+def sets_an_element(self, x):
+    self.table[0] = 5.0
+    return self.a(x) * self.table
+
+
+def writes_a_result(self, x):
+    torch.add(self.table, 1.0, out=self.table)
+    return self.a(x) * self.table
+
+
+@pytest.mark.parametrize("rows", [(8,), (4,)])
+@pytest.mark.parametrize("forward", [scales_in_place, sets_an_element, writes_a_result])
+def test_tensors_that_are_closed_over_are_not_changed_in_place(forward, rows):
+    net = model(forward)
+    net.table = torch.ones(4)
+    with pytest.raises(ImporterError, match=re.escape(line_of(forward)) + ".* changes a tensor in place"):
+        import_model(net, F.cross_entropy, (X, Y), rows=rows)
+    assert torch.equal(SHARED, torch.ones(4)) and torch.equal(net.table, torch.ones(4))
