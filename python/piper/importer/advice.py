@@ -6,8 +6,6 @@ from __future__ import annotations
 import linecache
 import os
 
-from torch import nn
-
 #: By the name of the function that forward calls: why it needs data, and a form that does not.
 _BY_FUNCTION = {
     "one_hot": "give F.one_hot its num_classes",
@@ -53,19 +51,6 @@ def _source_around(line: str) -> str:
 def for_random_numbers(operation: str) -> str:
     """What to do about an operation that draws random numbers."""
     return _DROPOUT if "dropout" in operation or "bernoulli" in operation else _NOISE
-
-
-def drawing_modules(model: nn.Module) -> list[str]:
-    """The modules of torch's that draw random numbers as they are, by name and class."""
-    return [f"'{name}' ({type(part).__name__})" for name, part in model.named_modules() if _draws(part)]
-
-
-def _draws(part: nn.Module) -> bool:
-    if not part.training:
-        return False
-    if isinstance(part, (nn.RNNBase, nn.MultiheadAttention)):
-        return part.dropout > 0
-    return isinstance(part, nn.RReLU) or isinstance(part, nn.modules.dropout._DropoutNd) and part.p > 0
 
 
 def is_of_transformers(line: str) -> bool:

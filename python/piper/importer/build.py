@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import nn
 
-from .advice import drawing_modules
 from .ambient import autocast_here, set_aside, with_autocast
 from .annotate import BLOCK_TAG
 from .backward_code import PARAMETER_ADVICE
@@ -20,7 +19,7 @@ from .backward_mixing import backward_mixing, has_user_code
 from .capture import Joint
 from .carried import Observer
 from .dtypes import SUPPORTED, refuse_unsupported
-from .errors import ImporterError, RandomNumbersError
+from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
 from .imported import Family, Imported, InputRef, Node, ResultRef, State, TensorSpec, Value
@@ -105,16 +104,10 @@ def import_model(
     if training:
         _settle_scale(joints, step.form, example_rows)
     changing = dict(zip(joints, row_dependent_constants(list(joints.values())), strict=False))
-    try:
-        programs = {
-            count: program_of(joint, changing[count], aliases, list(step.inputs), divided)
-            for count, joint in joints.items()
-        }
-    except RandomNumbersError as error:
-        # Inside a container the line is that of whoever called the container.
-        drawing = drawing_modules(model)
-        listed = f"; these draw: {', '.join(drawing[:8])}{', ...' if len(drawing) > 8 else ''}" if drawing else ""
-        raise ImporterError(f"{error}{listed}") from None
+    programs = {
+        count: program_of(joint, changing[count], aliases, list(step.inputs), divided)
+        for count, joint in joints.items()
+    }
     imported = _assemble(programs, states, step.inputs, static, step.form, training)
     imported.mixing = tuple(dict.fromkeys(mixing)) if training else ()
     imported.weights = weights

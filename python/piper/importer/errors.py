@@ -10,7 +10,3 @@ class ImporterError(UsageError):
     """What was given can't be imported. The message names the operation, module, input or field at fault, and a way out
     where there is one.
     """
-
-
-class RandomNumbersError(ImporterError):
-    """Forward draws random numbers."""

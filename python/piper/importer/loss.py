@@ -8,7 +8,6 @@ which the host computes of the whole batch before the step (loss_weights.py).
 
 from __future__ import annotations
 
-import functools
 import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -19,7 +18,6 @@ from torch import nn
 
 from . import loss_rules
 from .affine import Piece, Pieces
-from .capture import user_line
 from .errors import ImporterError
 from .loss_form import LossForm, Rule
 from .loss_rules import Trait, traits_of, weights_of
@@ -52,11 +50,6 @@ def where_is(loss_fn: Callable, model: nn.Module | None = None) -> str:
     """The line of a loss, or of the `model` that computes it itself, as "file:line"; or its name."""
     if loss_fn is own_loss and model is not None:
         return where_is(model)
-    while isinstance(loss_fn, functools.partial):
-        loss_fn = loss_fn.func
-    if (getattr(loss_fn, "__module__", None) or "").partition(".")[0] == "torch":
-        # One of torch's own has its line where the user hands it over.
-        return ": ".join(filter(None, (user_line(), getattr(loss_fn, "__name__", type(loss_fn).__name__))))
     code = getattr(inspect.unwrap(loss_fn), "__code__", None)
     if code is None and isinstance(loss_fn, nn.Module):
         code = getattr(type(loss_fn).forward, "__code__", None)

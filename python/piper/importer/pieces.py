@@ -14,7 +14,7 @@ from .capture import Joint, Origin, Port
 from .constants import Constants, constant_calls, fold, same_bits
 from .cut import Cutter, Key, Piece, identity
 from .division import divide
-from .errors import ImporterError, RandomNumbersError
+from .errors import ImporterError
 from .graphs import aten, calls, remove_aliases
 from .imported import InputRef, Result, ResultRef, StateRef, Value
 from .regions import backward_chunks, forward_chunks
@@ -128,7 +128,7 @@ def _refuse_random(joint: Joint) -> None:
     }
     if found:
         listed = "; ".join(f"{line} ({instead})" for line, instead in found.items())
-        raise RandomNumbersError(f"random numbers in forward are not supported: {listed}")
+        raise ImporterError(f"random numbers in forward are not supported: {listed}")
 
 
 def _seed_backward(joint: Joint) -> None:

@@ -69,28 +69,6 @@ _HOOKS = _functions("register_hook", "retain_grad")
 _MADE_OF_A_NUMBER = _functions("tensor", "as_tensor", "scalar_tensor")
 
 
-class _Noted:
-    """What is known of a tensor, which it holds, so that its id stays its own.
-
-    The version tells what was done to it in place. What forward of a function of the user's own has made without a gradient has one once it is out of there,
-    and the function's own backward: nothing is known of it then.
-    """
-
-    def __init__(self, tensor: torch.Tensor, known: Any):
-        self._tensor, self._version, self._has_gradient = tensor, tensor._version, tensor.requires_grad
-        self.known = known
-
-    def is_of(self, value: torch.Tensor) -> bool:
-        """Whether it still holds for this tensor."""
-        return self._tensor is value and self._version == value._version and self._has_gradient == value.requires_grad
-
-
-def _noted(table: dict[int, _Noted], value: torch.Tensor) -> Any:
-    """What is known of a tensor, or None."""
-    found = table.get(id(value))
-    return found.known if found is not None and found.is_of(value) else None
-
-
 class LossRecognizer(TorchFunctionMode):
     """Knows the pieces of the scalars that are computed while it is the mode.
 
@@ -99,11 +77,10 @@ class LossRecognizer(TorchFunctionMode):
 
     def __init__(self, constants: Iterable[torch.Tensor] = (), batch: Any = ()):
         super().__init__()
-        self._pieces: dict[int, _Noted] = {}
-        self._items: dict[int, _Noted] = {}
-        self._floors: dict[int, _Noted] = {}
-        # The lines that made single numbers of which nothing is known.
-        self._lines: dict[int, _Noted] = {}
+        # Values hold their tensor, so that its id stays its own; the version tells what was done to it in place.
+        self._pieces: dict[int, tuple[torch.Tensor, int, Pieces]] = {}
+        self._items: dict[int, tuple[torch.Tensor, int, list[Pieces]]] = {}
+        self._floors: dict[int, tuple[torch.Tensor, Pieces, float]] = {}
         self._constants = {id(tensor): tensor for tensor in constants}
         self._varying: dict[int, torch.Tensor] = {}
         self._add_batch(batch)
@@ -128,15 +105,15 @@ class LossRecognizer(TorchFunctionMode):
 
     def pieces_of(self, value: torch.Tensor) -> Pieces:
         """The pieces of a tensor."""
-        found = _noted(self._pieces, value)
-        if found is not None:
-            return found
+        found = self._pieces.get(id(value))
+        if found is not None and found[0] is value and found[1] == value._version:
+            return found[2]
         if self._is_constant(value):
             return leaf(value, CONSTANT)
         if value.dim():
             return leaf(value)
         is_of_model = id(value) in self._of_model or not self._in_loss
-        return leaf(value, MODEL_SCALAR if is_of_model else UNKNOWN, _noted(self._lines, value) or "")
+        return leaf(value, MODEL_SCALAR if is_of_model else UNKNOWN, user_line())
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -157,8 +134,6 @@ class LossRecognizer(TorchFunctionMode):
             self._note(result, _of_loss(loss))
         elif rule is not None:
             self._note(result, rule(self, _Call(func, args, kwargs, before, result)))
-        if not result.dim() and _noted(self._pieces, result) is None:
-            self._lines[id(result)] = _Noted(result, user_line())
         self._note_constant(args, kwargs, result)
         return result
 
@@ -175,7 +150,7 @@ class LossRecognizer(TorchFunctionMode):
 
     def _note(self, result: torch.Tensor, pieces: Pieces | None) -> None:
         if pieces is not None:
-            self._pieces[id(result)] = _Noted(result, pieces)
+            self._pieces[id(result)] = (result, result._version, pieces)
 
     def _operand(self, value: Any) -> Pieces | float | None:
         if isinstance(value, torch.Tensor):
@@ -197,7 +172,8 @@ class LossRecognizer(TorchFunctionMode):
         return self._varying.get(id(value)) is not value and value.grad_fn is None and not value.requires_grad
 
     def _items_of(self, value: torch.Tensor) -> list[Pieces] | None:
-        return _noted(self._items, value)
+        found = self._items.get(id(value))
+        return found[2] if found is not None and found[0] is value and found[1] == value._version else None
 
     # The rules: each gives the pieces of the call's result, or None where nothing is known of them.
 
@@ -237,7 +213,7 @@ class LossRecognizer(TorchFunctionMode):
         if len(operands) == 2 and None not in operands:
             first, second = ([affine.scaled(p, sign) for p in of] for of, sign in zip(operands, signs, strict=True))
             found = [a + b for a, b in zip(first, second, strict=True)]
-            self._items[id(call.result)] = _Noted(call.result, found)
+            self._items[id(call.result)] = (call.result, call.result._version, found)
 
     def _each(self, value: Any, like: torch.Tensor) -> list[Pieces] | None:
         """The pieces of each element of a vector of scalars."""
@@ -275,7 +251,7 @@ class LossRecognizer(TorchFunctionMode):
             return
         values = [by] * len(items) if not by.dim() else by.flatten().unbind()
         found = [affine.mapped(i, lambda base, v=v: function(base, v)) for i, v in zip(items, values, strict=True)]
-        self._items[id(call.result)] = _Noted(call.result, found)
+        self._items[id(call.result)] = (call.result, call.result._version, found)
 
     def _divide(self, call: _Call) -> Pieces | None:
         if len(call.before) != 2 or None in call.before or call.kwargs.get("rounding_mode") is not None:
@@ -291,9 +267,9 @@ class LossRecognizer(TorchFunctionMode):
             return None if call.is_plain(0) else affine.mapped(pieces, lambda base: base / value)
         if value.dim() or value.requires_grad:
             return None
-        held = _noted(self._floors, value)
-        if held is not None:
-            return affine.divided(pieces, *held)
+        held = self._floors.get(id(value))
+        if held is not None and held[0] is value:
+            return affine.divided(pieces, held[1], held[2])
         return affine.divided(pieces, by, None)
 
     def _negate(self, call: _Call) -> Pieces | None:
@@ -334,7 +310,7 @@ class LossRecognizer(TorchFunctionMode):
         ]
         if all(known):
             found = [affine.mapped(self.pieces_of(part), lambda base: base.reshape(())) for part in parts]
-            self._items[id(call.result)] = _Noted(call.result, found)
+            self._items[id(call.result)] = (call.result, call.result._version, found)
         return None
 
     def _item(self, call: _Call) -> Pieces | None:
@@ -345,7 +321,7 @@ class LossRecognizer(TorchFunctionMode):
         value, result = call.args[0], call.result
         items = self._items_of(value)
         if items is not None and result.shape == value.shape:
-            self._items[id(result)] = _Noted(result, items)
+            self._items[id(result)] = (result, result._version, items)
             return None
         if result.numel() != value.numel() or call.is_plain(0) and result.dim():
             return None
@@ -375,7 +351,7 @@ class LossRecognizer(TorchFunctionMode):
         if isinstance(floor, torch.Tensor):
             floor = self._known_number(self.pieces_of(floor))
         if isinstance(floor, (int, float)) and not call.result.dim():
-            self._floors[id(call.result)] = _Noted(call.result, (call.before[of], float(floor)))
+            self._floors[id(call.result)] = (call.result, call.before[of], float(floor))
 
     def _made(self, call: _Call) -> Pieces | None:
         if call.result.dim() or not isinstance(call.args[0], (int, float)):

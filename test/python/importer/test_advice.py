@@ -56,12 +56,6 @@ def test_noise_is_to_be_an_input(name):
     assert "dropout" not in str(error.value)
 
 
-def test_modules_in_containers_that_draw_are_named():
-    model = nn.Sequential(nn.Linear(6, 6), nn.Dropout(0.1), nn.Sequential(nn.Dropout(0.0), nn.RReLU()), nn.Linear(6, 4))
-    with pytest.raises(ImporterError, match=r"these draw: '1' \(Dropout\), '2.1' \(RReLU\)$"):
-        import_model(model, F.cross_entropy, (X, Y))
-
-
 def test_dropout_is_to_be_zero():
     with pytest.raises(ImporterError, match=r"test_advice.py:\d+: 'aten.native_dropout.default' \(set dropout to 0"):
         imports(lambda m, x: F.dropout(m.a(x), 0.5))

@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Σ sum / Σ weight over unequal parts is torch's loss of the whole."""
 
-import functools
-import re
-
 import piper
 import pytest
 import torch
@@ -268,88 +265,3 @@ def test_a_pair_whose_rows_meet_is_right_for_the_whole_batch():
     outcome = train(import_model(model, halves, batch), [batch])
     total, weight = halves(model(batch[0]), batch[1])
     assert torch.allclose(outcome.loss_sum / outcome.loss_weight, total / weight)
-
-
-def root(o, t):
-    error = F.mse_loss(o, t)
-    return error**0.5
-
-
-class Root(nn.Module):
-    def forward(self, o, t):
-        return F.mse_loss(o, t).sqrt()
-
-
-def scaled(o, t, by):
-    return (o - t).norm() * by
-
-
-#: Losses that do not divide, to the line of theirs that a refusal names.
-LINES = {
-    "def": (root, root, 2),
-    "module": (Root(), Root.forward, 1),
-    "partial": (functools.partial(scaled, by=2.0), scaled, 1),
-    "lambda": (either := lambda o, t: torch.max(F.mse_loss(o, t), F.l1_loss(o, t)), either, 0),
-    "limited": (limited := lambda o, t: F.mse_loss(o, t).clamp(max=3.0), limited, 0),
-}
-
-
-@pytest.mark.parametrize("name", LINES)
-def test_a_refusal_names_the_losss_own_line(name):
-    loss_fn, function, offset = LINES[name]
-    form = import_model(nn.Linear(6, 4), loss_fn, (torch.randn(8, 6), torch.randn(8, 4)), rows=(4,)).loss
-    assert not form.splittable
-    assert form.advice.startswith(f"the loss ({__file__}:{function.__code__.co_firstlineno + offset}): ")
-
-
-def test_a_loss_of_torchs_own_has_the_line_that_hands_it_over():
-    batch = torch.randn(8, 6), torch.arange(8) % 4
-    advice = import_model(nn.Linear(6, 4), F.cross_entropy, batch, rows=(4,), loss_reduction="sum").loss.advice
-    assert re.match(rf"{__file__}:\d+: cross_entropy: the loss declared as a sum is a mean over the rows", advice)
-
-
-class Reversed(torch.autograd.Function):
-    """Ganin et al., arXiv:1505.07818: its gradient has the other sign."""
-
-    @staticmethod
-    def forward(ctx, x, by):
-        ctx.by = by
-        return x * 1.0
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return -ctx.by * gradient, None
-
-
-class Copied(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x.clone()
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return 3 * gradient
-
-
-#: Losses through functions whose backward is not the derivative of their forward; whether they divide.
-FUNCTIONS = {
-    "the loss": (lambda o, t: Reversed.apply(F.mse_loss(o, t), 0.5), False),
-    "a copy of the loss": (lambda o, t: Copied.apply(F.mse_loss(o, t)), False),
-    "its elements": (lambda o, t: Reversed.apply((o - t).pow(2), 0.5).mean(), True),
-    "outputs": (lambda o, t: F.mse_loss(Copied.apply(o), t), True),
-    "one of two": (lambda o, t: F.l1_loss(o, t) + Copied.apply(F.mse_loss(o, t)), False),
-}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_functions_with_a_backward_of_their_own(name):
-    loss_fn, divides = FUNCTIONS[name]
-    model, (x, y) = nn.Linear(6, 4), (torch.randn(8, 6), torch.randn(8, 4))
-    loss_fn(model(x), y).backward()
-    for rows in (8,), (4,):
-        imported = import_model(model, loss_fn, (x, y), rows=rows)
-        assert imported.loss.splittable == (divides or rows == (8,)) or rows == (8,)
-        if imported.loss.splittable or rows == (8,):
-            outcome = train(imported, list(zip(x.split(rows[0]), y.split(rows[0]), strict=True)))
-            for key, parameter in model.named_parameters():
-                torch.testing.assert_close(outcome.gradients[key], parameter.grad, rtol=1e-5, atol=1e-6)
