@@ -232,7 +232,7 @@ def _refuse_types(families: Mapping[str, Family]) -> None:
             for node in calls(function.graph):
                 value = node.meta.get("val")
                 if isinstance(value, torch.Tensor) and value.dtype not in SUPPORTED:
-                    line = f"{node.meta['origin'].source or 'unknown line'}: '{node.target}'"
+                    line = f"{node.meta['origin'].place or 'unknown line'}: '{node.target}'"
                     (complex_lines if value.is_complex() else others)[line] = value.dtype
     if complex_lines:
         raise ImporterError(f"complex numbers in forward are not supported ({_REAL_FORM}): {'; '.join(complex_lines)}")

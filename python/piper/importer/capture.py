@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -26,6 +25,7 @@ from . import advice, attention, backward_code, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
 from .errors import ImporterError
 from .imported import TensorSpec
+from .lines import Place, is_user_file, last_user_line, naming, user_line, user_place
 from .mean_losses import refuse_dropped_weight
 
 _SUPPORTED = ((2, 13), (2, 14))
@@ -53,15 +53,10 @@ from torch.utils._python_dispatch import TorchDispatchMode  # noqa: E402, F401
 from torch.utils._pytree import tree_leaves, tree_map  # noqa: E402, F401
 from torch.utils.flop_counter import flop_registry  # noqa: E402
 
-_TAG, _SOURCE, _CALLER = "piper_scope", "piper_source", "piper_caller"
+_TAG, _SOURCE, _MODULE, _CALLER = "piper_scope", "piper_source", "piper_module", "piper_caller"
 #: Where Python hands over to autograd.
 _ENGINE = torch.autograd.graph._engine_run_backward.__code__
 _RECURRENT = {torch.lstm, torch.gru, torch.rnn_tanh, torch.rnn_relu}
-_PACKAGE = os.path.dirname(os.path.dirname(__file__)) + os.sep
-_LIBRARY_FOLDERS = (os.path.dirname(torch.__file__) + os.sep, _PACKAGE)
-_STANDARD = os.path.dirname(os.__file__) + os.sep
-_SITE = (_STANDARD + "site-packages" + os.sep, _STANDARD + "dist-packages" + os.sep)
-_EXAMPLES = _PACKAGE + "examples" + os.sep
 
 
 @dataclass(frozen=True)
@@ -74,9 +69,10 @@ class Origin:
         sequence: equal for a forward operation and the backward operations that belong to it; grows in the order of the
             forward.
         accumulates: whether it adds up gradients of one value that is used several times.
-        source: "file:line" of the user's code, or "".
+        source: "file:line" of the user's code, or what stands for it (lines.py), or "".
         replayed: whether functionalisation made it again, later than its scope says.
         by_user: whether code of the user made it while autograd ran: a hook, or the backward of a function of the user's own.
+        module: the module of torch that made it for that line, or "".
     """
 
     scope: Scope | None
@@ -86,6 +82,12 @@ class Origin:
     source: str
     replayed: bool = False
     by_user: bool = False
+    module: str = ""
+
+    @property
+    def place(self) -> str:
+        """Line and module, for messages; "" where neither is known."""
+        return str(Place(self.source, self.module)) if self.source else ""
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,8 @@ class _UserCalls(TorchFunctionMode):
         _refuse_leaving(func)
         if backward_code.registers(func):
             return self._register(func, *args, **kwargs)
-        with fx_traceback.annotate({_SOURCE: user_line()}):
+        place = user_place()
+        with fx_traceback.annotate({_SOURCE: place.line, _MODULE: place.module}):
             if func is attention.SDPA:
                 result = attention.replaces(args, kwargs)
                 if result is not None:
@@ -180,7 +183,7 @@ def _refuse_dropped_dropout(func: Callable, args: tuple) -> None:
     layers, dropout, train = args[4:7] if isinstance(args[3], bool) else args[5:8]
     if dropout and train and layers > 1:
         raise ImporterError(
-            f"{user_line()}: random numbers in forward are not supported (set dropout between recurrent layers to 0)"
+            f"{user_place()}: random numbers in forward are not supported (set dropout between recurrent layers to 0)"
         )
 
 
@@ -192,24 +195,6 @@ def _refuse_leaving(func: Callable) -> None:
         raise ImporterError(
             f"{user_line()}: .backward() inside of forward or the loss is not supported: use torch.autograd.grad, or leave it to the step"
         )
-
-
-def is_user_file(name: str) -> bool:
-    """Whether a source file is neither Piper's, nor torch's, nor of Python's own library."""
-    if name.startswith(_EXAMPLES):
-        return True
-    return not name.startswith((*_LIBRARY_FOLDERS, "<")) and (name.startswith(_SITE) or not name.startswith(_STANDARD))
-
-
-def user_line() -> str:
-    """The line of user code that led here, "file:line"; "" if there is none."""
-    frame = sys._getframe(2)
-    while frame is not None:
-        name = frame.f_code.co_filename
-        if is_user_file(name):
-            return f"{name}:{frame.f_lineno}"
-        frame = frame.f_back
-    return ""
 
 
 def _line_in_backward() -> str | None:
@@ -274,6 +259,7 @@ def capture(
 
     with contextlib.ExitStack() as stack:
         for context in (
+            naming(children),
             torch.random.fork_rng(devices=[]),
             sdpa_kernel(SDPBackend.MATH),
             fx_traceback.preserve_node_meta(),
@@ -316,6 +302,7 @@ def dry_run(children: dict[str, nn.Module], run: Callable, tensors: Sequence[tor
     fake = FakeTensorMode(allow_non_fake_inputs=True)
     own = {**dict(step.named_parameters()), **dict(step.named_buffers())}
     with (
+        naming(children),
         torch.random.fork_rng(devices=[]),
         torch.set_grad_enabled(grad),
         _data_dependence_named(),
@@ -450,16 +437,6 @@ def _called(traceback, where: str) -> tuple[str, str, list[str]]:
     return function, where, files
 
 
-def last_user_line(traceback) -> str:
-    line = "unknown line"
-    while traceback is not None:
-        name = traceback.tb_frame.f_code.co_filename
-        if is_user_file(name):
-            line = f"{name}:{traceback.tb_lineno}"
-        traceback = traceback.tb_next
-    return line
-
-
 def _translate(module: fx.GraphModule) -> Joint:
     graph = module.graph
     _refuse_effects(graph)
@@ -468,7 +445,7 @@ def _translate(module: fx.GraphModule) -> Joint:
     for node in graph.nodes:
         origin = _origin(node)
         # "custom" is what retracing hands on (decompose).
-        node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.source}}
+        node.meta = {"origin": origin, "val": node.meta.get("val"), "custom": {_SOURCE: origin.place}}
     return Joint(module, placeholders, outputs)
 
 
@@ -489,6 +466,7 @@ def _origin(node: fx.Node) -> Origin:
         line or custom.get(_SOURCE, ""),
         bool(node.meta.get("is_functional_regenerated")),
         by_user,
+        "" if line else custom.get(_MODULE, ""),
     )
 
 
@@ -593,7 +571,7 @@ def decompose(graph: fx.Graph, inputs: Sequence[TensorSpec], table: dict) -> fx.
     """
     for node in graph.nodes:
         origin = node.meta.get("origin")
-        node.meta["custom"] = {_SOURCE: origin.source if origin else node.meta.get("source", "")}
+        node.meta["custom"] = {_SOURCE: origin.place if origin else node.meta.get("source", "")}
     with FakeTensorMode(), fx_traceback.preserve_node_meta(), torch.no_grad():
         examples = [torch.empty(spec.shape, dtype=spec.dtype) for spec in inputs]
         traced = make_fx(fx.Interpreter(nn.Module(), graph=graph).run, decomposition_table=table, tracing_mode="real")(

@@ -8,7 +8,6 @@ which the host computes of the whole batch before the step (loss_weights.py).
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -19,6 +18,7 @@ from torch import nn
 from . import loss_rules
 from .affine import Piece, Pieces
 from .errors import ImporterError
+from .lines import place_of
 from .loss_form import LossForm, Rule
 from .loss_rules import Trait, traits_of, weights_of
 from .recognizer import LossRecognizer
@@ -47,15 +47,8 @@ def own_loss(output: Any, target: Any = None) -> torch.Tensor:
 
 
 def where_is(loss_fn: Callable, model: nn.Module | None = None) -> str:
-    """The line of a loss, or of the `model` that computes it itself, as "file:line"; or its name."""
-    if loss_fn is own_loss and model is not None:
-        return where_is(model)
-    code = getattr(inspect.unwrap(loss_fn), "__code__", None)
-    if code is None and isinstance(loss_fn, nn.Module):
-        code = getattr(type(loss_fn).forward, "__code__", None)
-    if code is None and callable(loss_fn):
-        code = getattr(type(loss_fn).__call__, "__code__", None)
-    return f"{code.co_filename}:{code.co_firstlineno}" if code is not None else getattr(loss_fn, "__name__", "loss_fn")
+    """The line of a loss, or of the `model` that computes it itself, as "file:line"; of those of torch their name."""
+    return place_of(model, "model") if loss_fn is own_loss and model is not None else place_of(loss_fn, "loss_fn")
 
 
 @dataclass(frozen=True)
@@ -152,7 +145,7 @@ def settled_form(found: Sequence[tuple[int, LossValue]], where: str) -> LossForm
         return LossForm(declared.kind, declared.divide, False, advice)
     if declared.kind in ("pair", "sum") and _is_mean(form):
         what = "the first of the pair that loss_fn returns" if declared.kind == "pair" else "the loss declared as a sum"
-        advice = f"{where}: {what} is a mean over the rows, which does not add up over parts of a batch: return the sum over the rows"
+        advice = f"{where}: {what} is a mean over the rows, which does not add up over parts of a batch: return the sum over the rows (reduction='sum')"
         return LossForm(declared.kind, declared.divide, False, advice)
     return declared
 

@@ -15,7 +15,7 @@ from .loss_form import LossForm, Rule
 
 _SAY = (
     "return a pair (sum, weight) from loss_fn whose parts both add up over the rows, or a sum of torch's losses, of .mean() or of .sum() / number, "
-    "or declare loss_reduction='mean_rows' (a mean over the rows of dim 0) or 'sum'"
+    "or declare loss_reduction='mean_rows' (a mean over the rows of dim 0) or 'sum', or leave the batch undivided"
 )
 #: Of numbers that were computed in different ways.
 _ROUNDING = 1e-9

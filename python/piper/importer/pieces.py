@@ -121,14 +121,23 @@ def program_of(
 
 
 def _refuse_random(joint: Joint) -> None:
-    found = {
-        f"{node.meta['origin'].source}: '{node.target}'": advice.for_random_numbers(str(node.target))
-        for node in calls(joint.module.graph)
-        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ())
-    }
+    found: dict[str, dict[str, None]] = {}
+    for node in calls(joint.module.graph):
+        if torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()):
+            places = found.setdefault(str(node.target), {})
+            places[node.meta["origin"].place or "unknown line"] = None
     if found:
-        listed = "; ".join(f"{line} ({instead})" for line, instead in found.items())
+        listed = "; ".join(
+            f"{_first(list(places))}: '{operation}' ({advice.for_random_numbers(operation)})"
+            for operation, places in found.items()
+        )
         raise ImporterError(f"random numbers in forward are not supported: {listed}")
+
+
+def _first(places: list[str], most: int = 8) -> str:
+    """A model of many layers does the same in each."""
+    more = f"; and {len(places) - most} more" if len(places) > most else ""
+    return "; ".join(places[:most]) + more
 
 
 def _seed_backward(joint: Joint) -> None:

@@ -77,9 +77,11 @@ class LossRecognizer(TorchFunctionMode):
 
     def __init__(self, constants: Iterable[torch.Tensor] = (), batch: Any = ()):
         super().__init__()
-        # Values hold their tensor, so that its id stays its own; the version tells what was done to it in place.
-        self._pieces: dict[int, tuple[torch.Tensor, int, Pieces]] = {}
-        self._items: dict[int, tuple[torch.Tensor, int, list[Pieces]]] = {}
+        # Values hold their tensor, so that its id stays its own; its state tells what was done to it since (_state).
+        self._pieces: dict[int, tuple[torch.Tensor, tuple, Pieces]] = {}
+        self._items: dict[int, tuple[torch.Tensor, tuple, list[Pieces]]] = {}
+        #: Where scalars were made.
+        self._lines: dict[int, tuple[torch.Tensor, str]] = {}
         self._floors: dict[int, tuple[torch.Tensor, Pieces, float]] = {}
         self._constants = {id(tensor): tensor for tensor in constants}
         self._varying: dict[int, torch.Tensor] = {}
@@ -106,14 +108,18 @@ class LossRecognizer(TorchFunctionMode):
     def pieces_of(self, value: torch.Tensor) -> Pieces:
         """The pieces of a tensor."""
         found = self._pieces.get(id(value))
-        if found is not None and found[0] is value and found[1] == value._version:
+        if found is not None and found[0] is value and found[1] == _state(value):
             return found[2]
         if self._is_constant(value):
             return leaf(value, CONSTANT)
         if value.dim():
             return leaf(value)
         is_of_model = id(value) in self._of_model or not self._in_loss
-        return leaf(value, MODEL_SCALAR if is_of_model else UNKNOWN, user_line())
+        return leaf(value, MODEL_SCALAR if is_of_model else UNKNOWN, self._line_of(value))
+
+    def _line_of(self, value: torch.Tensor) -> str:
+        held = self._lines.get(id(value))
+        return held[1] if held is not None and held[0] is value else ""
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
@@ -126,6 +132,10 @@ class LossRecognizer(TorchFunctionMode):
         before = [self._operand(value) for value in args] if rule is not None else []
         loss = mean_losses.reduced(func, args, kwargs, self._class_weights)
         result = func(*args, **kwargs)
+        scalars = [value for value in _tensors(result) if not value.dim()]
+        if scalars:
+            line = user_line()
+            self._lines |= {id(value): (value, line) for value in scalars}
         if func in _APART:
             return self._note_parts(func, args, result)
         if not isinstance(result, torch.Tensor):
@@ -150,7 +160,7 @@ class LossRecognizer(TorchFunctionMode):
 
     def _note(self, result: torch.Tensor, pieces: Pieces | None) -> None:
         if pieces is not None:
-            self._pieces[id(result)] = (result, result._version, pieces)
+            self._pieces[id(result)] = (result, _state(result), pieces)
 
     def _operand(self, value: Any) -> Pieces | float | None:
         if isinstance(value, torch.Tensor):
@@ -173,7 +183,7 @@ class LossRecognizer(TorchFunctionMode):
 
     def _items_of(self, value: torch.Tensor) -> list[Pieces] | None:
         found = self._items.get(id(value))
-        return found[2] if found is not None and found[0] is value and found[1] == value._version else None
+        return found[2] if found is not None and found[0] is value and found[1] == _state(value) else None
 
     # The rules: each gives the pieces of the call's result, or None where nothing is known of them.
 
@@ -213,7 +223,7 @@ class LossRecognizer(TorchFunctionMode):
         if len(operands) == 2 and None not in operands:
             first, second = ([affine.scaled(p, sign) for p in of] for of, sign in zip(operands, signs, strict=True))
             found = [a + b for a, b in zip(first, second, strict=True)]
-            self._items[id(call.result)] = (call.result, call.result._version, found)
+            self._items[id(call.result)] = (call.result, _state(call.result), found)
 
     def _each(self, value: Any, like: torch.Tensor) -> list[Pieces] | None:
         """The pieces of each element of a vector of scalars."""
@@ -251,7 +261,7 @@ class LossRecognizer(TorchFunctionMode):
             return
         values = [by] * len(items) if not by.dim() else by.flatten().unbind()
         found = [affine.mapped(i, lambda base, v=v: function(base, v)) for i, v in zip(items, values, strict=True)]
-        self._items[id(call.result)] = (call.result, call.result._version, found)
+        self._items[id(call.result)] = (call.result, _state(call.result), found)
 
     def _divide(self, call: _Call) -> Pieces | None:
         if len(call.before) != 2 or None in call.before or call.kwargs.get("rounding_mode") is not None:
@@ -310,7 +320,7 @@ class LossRecognizer(TorchFunctionMode):
         ]
         if all(known):
             found = [affine.mapped(self.pieces_of(part), lambda base: base.reshape(())) for part in parts]
-            self._items[id(call.result)] = (call.result, call.result._version, found)
+            self._items[id(call.result)] = (call.result, _state(call.result), found)
         return None
 
     def _item(self, call: _Call) -> Pieces | None:
@@ -321,7 +331,7 @@ class LossRecognizer(TorchFunctionMode):
         value, result = call.args[0], call.result
         items = self._items_of(value)
         if items is not None and result.shape == value.shape:
-            self._items[id(result)] = (result, result._version, items)
+            self._items[id(result)] = (result, _state(result), items)
             return None
         if result.numel() != value.numel() or call.is_plain(0) and result.dim():
             return None
@@ -418,6 +428,11 @@ _RULES: dict[Callable, Callable] = {
     )
     for function in functions
 }
+
+
+def _state(tensor: torch.Tensor) -> tuple[int, bool]:
+    """Differs after a change in place, and outside of a function of the user's own with a backward: what its forward computes has no gradient inside it."""
+    return tensor._version, tensor.requires_grad
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

@@ -20,7 +20,7 @@ class NodeRef:
 
 @dataclass(frozen=True)
 class Step:
-    """One operation: `target` is "getitem" or "namespace.name.overload"; `source` the user's line."""
+    """One operation: `target` is "getitem" or "namespace.name.overload"; `source` the user's line and torch's module."""
 
     target: str
     args: Any
@@ -58,7 +58,7 @@ def flatten(name: str, graph: fx.Graph) -> FlatGraph:
 
 def _source(node: fx.Node) -> str:
     origin = node.meta.get("origin")
-    return origin.source if origin is not None else node.meta.get("source", "")
+    return origin.place if origin is not None else node.meta.get("source", "")
 
 
 def _name(target: Any) -> str:

@@ -13,12 +13,13 @@ from torch import nn
 
 from . import loss_rules
 from .ambient import user_autocast
-from .capture import Joint, capture, dry_run, last_user_line
+from .capture import Joint, capture, dry_run
 from .carried import Observer
 from .errors import ImporterError
 from .imported import Input
 from .in_place import NoForeignWrites
 from .inputs import Batch, explain_call
+from .lines import MODEL, last_user_line
 from .loss import LossValue, evaluate, form_of, graph_pair, own_loss, settled_form, weights_to_share, where_is
 from .loss_form import LossForm
 from .loss_weights import SHARED_WEIGHTS, WeightGraph
@@ -26,7 +27,7 @@ from .recognizer import LossRecognizer
 from .row_mixing import Recorder, mixing_lines
 from .take_weights import take_weights
 
-MODEL, LOSS = "model", "loss_fn"
+LOSS = "loss_fn"
 
 
 @dataclass(frozen=True)

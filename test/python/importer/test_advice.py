@@ -187,3 +187,51 @@ def test_an_import_works_whatever_it_is_called_under():
         model = nn.Linear(6, 4)
     with pytest.raises(ImporterError, match="parameter 'weight' was made under torch.inference_mode: make the model"):
         import_model(model, F.cross_entropy, (X, Y))
+
+
+class Calls(nn.Module):
+    """Whose own line calls one of torch's modules."""
+
+    def __init__(self, part):
+        super().__init__()
+        self.part, self.last = part, nn.Linear(6, 4)
+
+    def forward(self, x):
+        return self.last(self.part(x))
+
+
+def after(part):
+    return nn.Sequential(nn.Linear(6, 6), part, nn.Linear(6, 4))
+
+
+def layer(dropout):
+    return nn.TransformerEncoderLayer(6, 2, 12, dropout)
+
+
+IN_MODULES = {
+    "dropout": (after(nn.Dropout(0.1)), "'1' (Dropout): 'aten.native_dropout.default' (set dropout to 0"),
+    "nested": (after(nn.Sequential(nn.Tanh(), nn.Dropout(0.1))), "'1.1' (Dropout): 'aten.native_dropout"),
+    "rrelu": (after(nn.RReLU()), "'1' (RReLU): 'aten.rrelu_with_noise"),
+    "the model": (nn.Dropout(0.1), "the model (Dropout): 'aten.native_dropout"),
+    "called": (Calls(nn.Dropout(0.1)), "test_advice.py:LINE, in 'part' (Dropout): 'aten.native_dropout"),
+    "recurrent": (
+        nn.Sequential(nn.LSTM(6, 6, 2, dropout=0.1), nn.Identity()),
+        "'0' (LSTM): random numbers in forward are not supported (set dropout between",
+    ),
+    "transformer": (Calls(nn.TransformerEncoder(layer(0.1), 2)), "LINE, in 'part.layers.1.dropout1' (Dropout); "),
+    "many layers": (Calls(nn.TransformerEncoder(layer(0.1), 6)), "; and 16 more: 'aten.native_dropout.default' (set"),
+}
+
+
+@pytest.mark.parametrize("name", IN_MODULES)
+def test_what_torchs_modules_do_is_named_by_the_module(name):
+    model, message = IN_MODULES[name]
+    line = Calls.forward.__code__.co_firstlineno + 1
+    with pytest.raises(ImporterError) as error:
+        import_model(model, lambda o, t: o[0].sum(), (X, torch.randn(8, 4)))
+    assert message.replace("LINE", str(line)) in str(error.value)
+
+
+def test_data_that_a_loss_of_torch_reads_is_named_by_the_loss():
+    with pytest.raises(ImporterError, match=r"^loss_fn torch.equal: the result of "):
+        import_model(nn.Linear(6, 4), torch.equal, (X, torch.randn(8, 4)))

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0 WITH LLVM-exception
 """Σ sum / Σ weight over unequal parts is torch's loss of the whole."""
 
+import functools
+import inspect
+import re
+
 import piper
 import pytest
 import torch
@@ -265,3 +269,113 @@ def test_a_pair_whose_rows_meet_is_right_for_the_whole_batch():
     outcome = train(import_model(model, halves, batch), [batch])
     total, weight = halves(model(batch[0]), batch[1])
     assert torch.allclose(outcome.loss_sum / outcome.loss_weight, total / weight)
+
+
+def root(o, t, eps=0.0):
+    found = F.mse_loss(o, t)
+    return torch.sqrt(found + eps)
+
+
+class Root(nn.Module):
+    def forward(self, o, t):
+        found = F.mse_loss(o, t)
+        return found**0.5
+
+
+def larger(o, t):
+    found = F.mse_loss(o, t)
+    return torch.where(found > 1, found, F.l1_loss(o, t))
+
+
+NOT_RECOGNISED = {
+    "def": (root, 2),
+    "module": (Root(), 3),
+    "partial": (functools.partial(root, eps=1.0), 2),
+    "where": (larger, 2),
+    "lambda": (lambda o, t: F.mse_loss(o, t).sqrt(), 0),
+    "exp": (lambda o, t: F.mse_loss(o, t).exp() + F.l1_loss(o, t), 0),
+    "max": (lambda o, t: torch.max(F.mse_loss(o, t), F.l1_loss(o, t)), 0),
+    "max over columns": (lambda o, t: (o - t).pow(2).mean(0).max(), 0),
+    "one of many": (lambda o, t: (o - t).pow(2).mean(0).unbind()[0], 0),
+    "clamp": (lambda o, t: F.mse_loss(o, t).clamp(max=2), 0),
+    "norm": (lambda o, t: (o - t).norm(), 0),
+    "abs": (lambda o, t: (o - t).mean().abs(), 0),
+}
+
+
+@pytest.mark.parametrize("rows", [[4], [2]], ids=["whole", "divided"])
+@pytest.mark.parametrize("name", NOT_RECOGNISED)
+def test_what_is_not_recognised_is_named_by_its_own_line(name, rows):
+    loss_fn, down = NOT_RECOGNISED[name]
+    form = import_model(nn.Linear(3, 2), loss_fn, (torch.randn(4, 3), torch.randn(4, 2)), rows).loss
+    written = loss_fn.func if isinstance(loss_fn, functools.partial) else loss_fn
+    code = type(written) if isinstance(written, nn.Module) else written
+    assert f"test_loss.py:{inspect.getsourcelines(code)[1] + down})" in form.advice
+    assert "return a pair (sum, weight)" in form.advice and "leave the batch undivided" in form.advice
+
+
+class Scaled(torch.autograd.Function):
+    """Whose gradient is not that of its forward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1.0
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad * 7
+
+
+class OwnMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, o, t):
+        ctx.save_for_backward(o - t)
+        return F.mse_loss(o, t)
+
+    @staticmethod
+    def backward(ctx, grad):
+        (difference,) = ctx.saved_tensors
+        return grad * 3 * difference, None
+
+
+class Cloned(Scaled):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+
+@pytest.mark.parametrize(
+    "loss_fn",
+    [
+        lambda o, t: Scaled.apply(F.mse_loss(o, t)),
+        lambda o, t: Cloned.apply(F.mse_loss(o, t)),
+        lambda o, t: Scaled.apply(o - t).mean(),
+        lambda o, t: Cloned.apply(F.mse_loss(o, t)) + F.l1_loss(o, t),
+        OwnMean.apply,
+    ],
+    ids=["a mean", "a copy", "elements", "a summand", "the loss itself"],
+)
+def test_a_backward_of_the_losses_own_is_what_counts(loss_fn):
+    model, batch = nn.Linear(3, 2), (torch.randn(4, 3), torch.randn(4, 2))
+    found = train(import_model(model, loss_fn, batch), [batch])
+    loss_fn(model(batch[0]), batch[1]).backward()
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(found.gradients[name], parameter.grad)
+    form = import_model(model, loss_fn, batch, [2]).loss
+    assert form.splittable or "test_loss.py:" in form.advice
+
+
+@pytest.mark.parametrize(
+    "loss_fn, name",
+    [
+        (F.cross_entropy, "loss_fn torch.nn.functional.cross_entropy"),
+        (nn.CrossEntropyLoss(), "loss_fn torch.nn.CrossEntropyLoss"),
+        (functools.partial(F.cross_entropy, label_smoothing=0.1), "loss_fn torch.nn.functional.cross_entropy"),
+        (lambda o, t: F.cross_entropy(o, t), r".*test_loss.py:\d+"),
+    ],
+    ids=["function", "module", "partial", "lambda"],
+)
+def test_a_mean_that_is_declared_a_sum_is_named(loss_fn, name):
+    batch = torch.randn(4, 3), torch.arange(4) % 3
+    form = import_model(nn.Linear(3, 3), loss_fn, batch, [2], loss_reduction="sum").loss
+    assert re.match(f"{name}: the loss declared as a sum is a mean", form.advice) and "reduction='sum'" in form.advice

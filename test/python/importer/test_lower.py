@@ -213,6 +213,13 @@ def test_every_missing_operation_is_named_with_its_line(lowering):
     assert lower_program([import_model(model, zoo.squared, zoo.regression((4,), (4,)))], lowering)
 
 
+def test_a_missing_operation_of_torchs_modules_is_named_by_the_module(lowering):
+    model = nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.LPPool1d(3, 1), nn.Linear(4, 2)))
+    imported = import_model(model, zoo.squared, zoo.regression((4,), (2,)))
+    with pytest.raises(ImporterError, match=r"\n  '1\.0' \(LPPool1d\): 'aten\.avg_pool2d"):
+        lower_program([imported], lowering)
+
+
 def test_all_are_told_and_none_wrongly(lowering):
     """Of training and evaluation; what is checked of one_hot's classes is left out of a function, and is not what fails."""
 
