@@ -114,6 +114,8 @@ class Execution:
         self._closed = False
         # Threads take turns. Again by the thread that has it: a method of Program keeps it from a run until results are read.
         self._turn = threading.RLock()
+        #: What is known of the indices that a kernel has refused.
+        self._indices = ""
         self._owner = os.getpid()
         self._tracing = False
         self._traced_entry: str | None = None
@@ -186,7 +188,8 @@ class Execution:
             try:
                 self._program.run(entry, bits, arguments, values, trace)
             except RuntimeError as error:
-                raise self._explained(str(error), stopped) from None
+                given = dict(zip((spec[0] for spec in self._info["inputs"]), tensors, strict=True))
+                raise self._explained(str(error), stopped, given) from None
             if trace:
                 self._traced_entry = entry
             return self._outputs()
@@ -253,14 +256,17 @@ class Execution:
         if self._closed:
             raise UsageError("the program is closed")
 
-    def _explained(self, message: str, stopped: bool) -> PiperError:
+    def _explained(
+        self, message: str, stopped: bool, given: Mapping[str, torch.Tensor | None] | None = None
+    ) -> PiperError:
+        """given: the batch that the program ran on."""
         if stopped:
-            return RunError(f"the program stopped earlier, when {message}: load or compile it again")
+            return RunError(f"the program stopped earlier, when {message}{self._indices}: load or compile it again")
         if not self._program.has_failed():
             return UsageError(message)
         if "index" in message:
-            message += " (an index of the batch, such as a token or a class of the target, is out of range)"
-        return RunError(f"{message}; the program runs no more: load or compile it again")
+            self._indices = f" (an index is out of range, such as a token or a class of the target{_integers(given)})"
+        return RunError(f"{message}{self._indices}; the program runs no more: load or compile it again")
 
     def _flag_bits(self, flags: Iterable[str]) -> int:
         bits = 0
@@ -437,6 +443,16 @@ class Execution:
         if not self._closed:
             self._closed = True
             self._program.close()
+
+
+def _integers(given: Mapping[str, torch.Tensor | None] | None) -> str:
+    """Which integers a batch holds: a kernel knows neither where its index came from nor of which input it is."""
+    listed = []
+    for name, value in (given or {}).items():
+        if value is not None and value.numel() and not (value.is_floating_point() or value.dtype == torch.bool):
+            least, most = (int(number) for number in torch.aminmax(value))
+            listed.append(f"'{name}' from {least} to {most}")
+    return f"; integers in this batch: {', '.join(listed)}" if listed else ""
 
 
 def _timeout() -> float:

@@ -552,10 +552,13 @@ def test_verify_finds_equality_and_says_why_not():
 def test_a_bad_index_ends_the_program_and_says_so():
     program = compile_(make())
     x, y = batch(0)
-    with pytest.raises(piper.RunError, match="index must be smaller than dim size.*out of range"):
+    holds = rf"an index is out of range.*'target' from {int(y.min()) + 100} to {int(y.max()) + 100}\)"
+    with pytest.raises(
+        piper.RunError, match=f"index must be smaller than dim size .{holds}; the program runs no more: load or"
+    ):
         program.evaluate(x, y + 100)
     with pytest.raises(
-        piper.RunError, match="the program stopped earlier, when rank 0 failed.*load or compile it again"
+        piper.RunError, match=f"the program stopped earlier, when rank 0 failed.*{holds}: load or compile it again"
     ):
         program.evaluate(x, y)
     assert set(program.state_dict()) == set(make().state_dict())
