@@ -37,6 +37,7 @@ if not _SUPPORTED[0] <= _version < _SUPPORTED[1]:
     )
 
 import torch.fx.traceback as fx_traceback  # noqa: E402  (the version check has to come first)
+from torch._C._functorch import is_functorch_wrapped_tensor  # noqa: E402, F401
 from torch._decomp import core_aten_decompositions, get_decompositions  # noqa: E402
 from torch._export.utils import _compiling_state_context  # noqa: E402
 from torch._functorch._aot_autograd import descriptors as aot  # noqa: E402

@@ -7,10 +7,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import nn
 from torch.overrides import TorchFunctionMode
 
-from .capture import user_line
+from .capture import is_functorch_wrapped_tensor
 from .errors import ImporterError
+from .lines import user_line
 
 _IN_PLACE = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__", "__ixor__"}  # fmt: skip
 # Change no numbers.
@@ -23,7 +25,8 @@ class NoForeignWrites(TorchFunctionMode):
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
         written = _written(func, args, kwargs)
-        if type(written) is torch.Tensor:
+        # Inside of vmap and its like tensors of the step have no type of their own.
+        if type(written) in (torch.Tensor, nn.Parameter) and not is_functorch_wrapped_tensor(written):
             raise ImporterError(
                 f"{user_line() or 'unknown line'}: '{func.__name__}' changes a tensor in place that forward or loss closes over, which a compiled step "
                 "can't keep: make it a buffer (register_buffer) of the model, or of a loss that is a module"

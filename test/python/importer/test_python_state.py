@@ -863,3 +863,16 @@ def test_tensors_that_are_closed_over_are_not_changed_in_place(forward, rows):
     with pytest.raises(ImporterError, match=re.escape(line_of(forward)) + ".* changes a tensor in place"):
         import_model(net, F.cross_entropy, (X, Y), rows=rows)
     assert torch.equal(SHARED, torch.ones(4)) and torch.equal(net.table, torch.ones(4))
+
+
+def test_what_a_transform_makes_may_be_written():
+    def row(x):
+        y = torch.zeros_like(x)
+        y += x
+        y[0] = 0.0
+        return y.mul_(2)
+
+    def forward(self, x):
+        return self.a(torch.func.vmap(row)(x))
+
+    importing(model(forward))
