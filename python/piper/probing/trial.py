@@ -139,7 +139,12 @@ class Trial:
         if any(not value.isfinite().all() for value in _floating(found.whole)) and found.apart == float("inf"):
             raise NotTriedError("the model gives numbers that are not finite")
         if found.apart == float("inf") or self._beyond(found.apart, batch):
-            batches = [self._part(batch, 0, sum(found.sizes)), *self._divided(batch, found.sizes)]
+            whole = self._part(batch, 0, sum(found.sizes))
+            again = leaves(self._subject.output(whole))
+            pairs = [(value.detach(), again[path]) for path, value in found.tensors.items() if value.numel()]
+            if any(distance([value], [other]) > 0.01 * found.apart for value, other in pairs):
+                raise NotTriedError("the model gives other numbers each time")
+            batches = [whole, *self._divided(batch, found.sizes)]
             return meeting_place(self._subject, batches, found.sizes, self._most(batch))
         if self._gradients:
             off = gradient_difference(self._subject, found)

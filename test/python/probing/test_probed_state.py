@@ -3,9 +3,11 @@
 
 import contextlib
 import random
+import time
 import warnings
 
 import numpy
+import pytest
 import torch
 import torch.nn.functional as F
 from piper.cache import ObjectCache
@@ -93,6 +95,17 @@ def _batch():
     from piper.importer.inputs import Batch
 
     return Batch.of((BATCH[0].double(), BATCH[1]))
+
+
+def test_a_model_that_reads_a_clock_is_not_one_whose_rows_meet():
+    class Timed(nn.Linear):
+        def forward(self, x):
+            return super().forward(x) * (time.perf_counter_ns() % 1e9)
+
+    with pytest.warns(UserWarning, match="a clock that forward or loss reads is what it was at compile"):
+        found = verdict(Timed(6, 4), F.cross_entropy, BATCH)
+    (said,) = found.words
+    assert not found.error and said.endswith("the model gives other numbers each time")
 
 
 class Weighed(nn.Module):
