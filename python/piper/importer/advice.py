@@ -6,9 +6,12 @@ from __future__ import annotations
 import linecache
 import os
 
+from .equivalents import instead_of
+
 #: By the name of the function that forward calls: why it needs data, and a form that does not.
 _BY_FUNCTION = {
     "one_hot": "give F.one_hot its num_classes",
+    "gaussian_nll_loss": "(torch.log(var) + (mean - target) ** 2 / var).mean() / 2 instead of F.gaussian_nll_loss, which reads its variances",
     "bincount": "torch.zeros(n).scatter_add(0, index, torch.ones(len(index))) instead of bincount",
     **dict.fromkeys(
         ("item", "__float__", "__int__", "__index__", "tolist"),
@@ -39,7 +42,7 @@ def for_data_dependence(operation: str, function: str, line: str, files: list[st
             return f"{_PROBLEM_TYPE}; else {_STATIC}"
         if "expert" in around:
             return f"{TRANSFORMERS_EXPERTS}; else {_STATIC}"
-    own = _BY_FUNCTION.get(function)
+    own = _BY_FUNCTION.get(function) or instead_of(operation)
     return f"{own}; else {_STATIC}" if own else _STATIC
 
 

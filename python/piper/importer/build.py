@@ -19,6 +19,7 @@ from .backward_mixing import backward_mixing, has_user_code
 from .capture import Joint
 from .carried import Observer
 from .dtypes import SUPPORTED, refuse_unsupported
+from .equivalents import instead_of
 from .errors import ImporterError
 from .graphs import calls
 from .half_precision import is_half, use_masters
@@ -226,16 +227,20 @@ def state_name(traced: str) -> str:
 
 def _refuse_types(families: Mapping[str, Family]) -> None:
     """Refuses complex numbers, and element types that a program can't have, by the lines that make them."""
-    complex_lines, others = {}, {}
+    complex_lines, others, forms = {}, {}, {_REAL_FORM: None}
     for family in families.values():
         for function in family.members.values():
             for node in calls(function.graph):
                 value = node.meta.get("val")
                 if isinstance(value, torch.Tensor) and value.dtype not in SUPPORTED:
                     line = f"{node.meta['origin'].place or 'unknown line'}: '{node.target}'"
+                    form = instead_of(str(node.target)) if value.is_complex() else ""
+                    forms |= {form: None} if form else {}
                     (complex_lines if value.is_complex() else others)[line] = value.dtype
     if complex_lines:
-        raise ImporterError(f"complex numbers in forward are not supported ({_REAL_FORM}): {'; '.join(complex_lines)}")
+        raise ImporterError(
+            f"complex numbers in forward are not supported ({'; '.join(forms)}): {'; '.join(complex_lines)}"
+        )
     for line, dtype in others.items():
         refuse_unsupported(f"{line}: its result", dtype)
 

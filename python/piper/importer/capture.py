@@ -23,6 +23,7 @@ from torch.overrides import TorchFunctionMode
 
 from . import advice, attention, backward_code, embedding_bags
 from .annotate import Scope, TagRecorder, module_scopes, recording
+from .equivalents import instead_of
 from .errors import ImporterError
 from .imported import TensorSpec
 from .lines import Place, is_user_file, last_user_line, naming, user_line, user_place
@@ -513,8 +514,13 @@ def _refuse_effects(graph: fx.Graph) -> None:
     found = {}
     for node in graph.nodes:
         if getattr(node.target, "__name__", "") == "with_effects":
-            source = (node.meta.get("custom") or {}).get(_SOURCE) or "unknown line"
-            found[f"{source}: '{node.args[1]}' looks at its data or prints them, which a compiled step can't"] = None
+            custom = node.meta.get("custom") or {}
+            place = Place(custom.get(_SOURCE) or "unknown line", custom.get(_MODULE, ""))
+            form = instead_of(str(node.args[1]))
+            found[
+                f"{place}: '{node.args[1]}' looks at its data or prints them, which a compiled step can't"
+                + (f"; instead: {form}" if form else "")
+            ] = None
     if found:
         raise ImporterError("operations that can't be imported:\n  " + "\n  ".join(found))
 

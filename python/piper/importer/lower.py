@@ -25,6 +25,7 @@ from torch import fx
 
 from . import advice, decompositions
 from .capture import decompose, decomposition_table
+from .equivalents import instead_of
 from .errors import ImporterError
 from .graphs import calls, subgraph
 from .imported import Function, Imported
@@ -163,6 +164,7 @@ class Lowering:
         suspects: dict[str, tuple[FlatGraph, list[str]]] = {}
         owners: dict[str, set[str]] = {}
         lines: dict[str, int] = {}
+        forms: dict[str, str] = {}
         explained: set[str] = set()
         for name in failed:
             try:
@@ -184,11 +186,15 @@ class Lowering:
                 for source in sources:
                     line = f"{source or 'unknown line'}: '{operation.steps[0].target}' {how}"
                     lines[line] = lines.get(line, 0) + 1
+                    forms[line] = instead_of(operation.steps[0].target)
         for name, failure in failed.items():
             if name not in explained:
                 # Each operation lowers by itself: only together they don't.
                 lines[f"{_sources(flats[name])}: a function can't be lowered: {failure.message}"] = 1
-        listed = [line + (f" ({count} times)" if count > 1 else "") for line, count in lines.items()]
+        listed = [
+            line + (f" ({count} times)" if count > 1 else "") + (f"; instead: {forms[line]}" if forms.get(line) else "")
+            for line, count in lines.items()
+        ]
         if any(map(advice.is_of_transformers, lines)):
             listed.append(advice.TRANSFORMERS_EXPERTS)
         return "operations that can't be imported:\n  " + "\n  ".join(listed)
