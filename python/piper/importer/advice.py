@@ -40,7 +40,7 @@ def for_data_dependence(operation: str, function: str, line: str, files: list[st
         around = _source_around(line)
         if "problem_type" in around:
             return f"{_PROBLEM_TYPE}; else {_STATIC}"
-        if "expert" in around:
+        if "expert" in f"{line}{around}":
             return f"{TRANSFORMERS_EXPERTS}; else {_STATIC}"
     own = _BY_FUNCTION.get(function) or instead_of(operation)
     return f"{own}; else {_STATIC}" if own else _STATIC

@@ -38,5 +38,7 @@ def _written(func: Callable, args: tuple, kwargs: dict) -> Any:
     name = getattr(func, "__name__", "")
     if kwargs.get("out") is not None:
         return kwargs["out"]
+    if kwargs.get("inplace") is True:
+        return args[0] if args else kwargs.get("input")
     in_place = name in _IN_PLACE or name.endswith("_") and not name.endswith("__") and name not in _HARMLESS
     return args[0] if in_place and args else None
