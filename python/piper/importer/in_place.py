@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -14,9 +15,20 @@ from .capture import is_functorch_wrapped_tensor
 from .errors import ImporterError
 from .lines import user_line
 
+#: What torch says of a graph in which something is changed in place after all.
+NOT_FUNCTIONAL = "entirely functional graph"
 _IN_PLACE = {"__setitem__", "__iadd__", "__isub__", "__imul__", "__itruediv__", "__ipow__", "__iand__", "__ior__", "__ixor__"}  # fmt: skip
 # Change no numbers.
 _HARMLESS = {"requires_grad_", "share_memory_", "rename_"}
+
+
+def in_place_of_constants(said: str) -> str:
+    """What to say where torch says that a graph is not functional: what was written is made of tensors that the code closes over, and of none of the step's."""
+    operations = ", ".join(dict.fromkeys(re.findall(r"ops\.aten\.(\w+)", said))) or "an operation"
+    return (
+        f"forward or loss changes a tensor in place ({operations}) that is made of tensors alone that it closes over: use the form that gives a new tensor "
+        "(masked_fill for masked_fill_, torch.where for an assignment), or register those tensors as buffers"
+    )
 
 
 class NoForeignWrites(TorchFunctionMode):

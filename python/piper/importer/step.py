@@ -17,7 +17,7 @@ from .capture import Joint, capture, dry_run
 from .carried import Observer
 from .errors import ImporterError
 from .imported import Input
-from .in_place import NoForeignWrites
+from .in_place import NOT_FUNCTIONAL, NoForeignWrites, in_place_of_constants
 from .inputs import Batch, explain_call
 from .lines import MODEL, last_user_line
 from .loss import LossValue, evaluate, form_of, graph_pair, own_loss, settled_form, weights_to_share, where_is
@@ -209,6 +209,10 @@ class Step:
     def _captured(self, run: Callable, examples: Sequence[torch.Tensor], training: bool) -> Joint:
         try:
             return capture(self.children, self.children[MODEL], run, examples, training)
+        except AssertionError as error:
+            if NOT_FUNCTIONAL not in str(error):
+                raise
+            raise ImporterError(in_place_of_constants(str(error))) from error
         except RuntimeError as error:
             # A forward that takes a derivative itself needs what evaluation is without.
             if training or "does not require grad" not in str(error):

@@ -876,3 +876,19 @@ def test_what_a_transform_makes_may_be_written():
         return self.a(torch.func.vmap(row)(x))
 
     importing(model(forward))
+
+
+def test_a_copy_of_what_is_closed_over_is_not_changed_in_place_either():
+    table = torch.tensor([1.0, -1.0, 2.0, 0.0])
+
+    def forward(self, x):
+        return self.a(x) * F.relu(table.clone(), inplace=True)
+
+    def instead(self, x):
+        return self.a(x) * F.relu(table.clone())
+
+    with pytest.raises(
+        ImporterError, match=r"changes a tensor in place \(relu_\) .*: use the form that gives a new tensor"
+    ):
+        importing(model(forward))
+    importing(model(instead))
