@@ -26,7 +26,7 @@ from .annotate import Scope, TagRecorder, module_scopes, recording
 from .equivalents import instead_of
 from .errors import ImporterError
 from .imported import TensorSpec
-from .lines import Place, is_user_file, last_user_line, naming, user_line, user_place
+from .lines import Place, is_user_file, last_user_line, last_user_place, naming, user_line, user_place
 from .mean_losses import refuse_dropped_weight
 
 _SUPPORTED = ((2, 13), (2, 14))
@@ -419,7 +419,8 @@ def _data_dependence_named() -> Iterator[None]:
         yield
     except (DataDependentOutputException, DynamicOutputShapeException) as error:
         where = last_user_line(error.__traceback__)
-        instead = advice.for_data_dependence(str(error.func), *_called(error.__traceback__, where))
+        line = last_user_place(error.__traceback__).line
+        instead = advice.for_data_dependence(str(error.func), *_called(error.__traceback__, line))
         raise ImporterError(
             f"{where}: the result of '{error.func}' depends on data, which a compiled step can't follow; {instead}"
         ) from error

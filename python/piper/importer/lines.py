@@ -71,13 +71,19 @@ def user_place() -> Place:
     return _place(_callers(sys._getframe(2)))
 
 
-def last_user_line(traceback: TracebackType | None) -> str:
-    """The place in user code that an error came from, as text."""
+def last_user_place(traceback: TracebackType | None) -> Place:
+    """The place in user code that an error came from."""
     frames = []
     while traceback is not None:
         frames.append((traceback.tb_frame, traceback.tb_lineno))
         traceback = traceback.tb_next
-    return str(_place(reversed(frames))) or "unknown line"
+    found = _place(reversed(frames))
+    return found if found.line else Place("unknown line")
+
+
+def last_user_line(traceback: TracebackType | None) -> str:
+    """`last_user_place` as text."""
+    return str(last_user_place(traceback))
 
 
 def place_of(function: Callable, kind: str) -> str:

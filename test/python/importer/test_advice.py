@@ -235,3 +235,20 @@ def test_what_torchs_modules_do_is_named_by_the_module(name):
 def test_data_that_a_loss_of_torch_reads_is_named_by_the_loss():
     with pytest.raises(ImporterError, match=r"^loss_fn torch.equal: the result of "):
         import_model(nn.Linear(6, 4), torch.equal, (X, torch.randn(8, 4)))
+
+
+def test_advice_reads_the_line_and_not_the_module(tmp_path):
+    """A library's own line that calls one of torch's modules, which needs data."""
+    folder = tmp_path / "transformers"
+    folder.mkdir()
+    (folder / "code.py").write_text("def call(part, x):\n    return part(x)  # an expert\n")
+    names = {}
+    exec(compile((folder / "code.py").read_text(), folder / "code.py", "exec"), names)
+
+    class Reads(nn.Module):
+        def forward(self, x):
+            return x * x.max().item()
+
+    Reads.forward.__code__ = Reads.forward.__code__.replace(co_filename=nn.modules.linear.__file__)
+    with pytest.raises(ImporterError, match=r"transformers/code.py:2, in Reads: .*set_experts_implementation"):
+        imports(lambda m, x: m.a(names["call"](Reads(), x)))
