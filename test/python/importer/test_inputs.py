@@ -139,7 +139,7 @@ def test_dropout_between_recurrent_layers_is_refused_with_its_line(make):
             return self.a(x)[0]
 
     batch = zoo.regression((3, 4), (3, 2))
-    with pytest.raises(ImporterError, match=r"test_inputs.py:\d+: random numbers .* recurrent layers to 0"):
+    with pytest.raises(ImporterError, match=r"test_inputs.py:\d+, in .a. .*: random numbers .* recurrent layers to 0"):
         import_model(Recurrent(2), zoo.squared, batch)
     assert import_model(Recurrent(2).eval(), zoo.squared, batch)
 
