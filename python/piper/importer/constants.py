@@ -89,6 +89,10 @@ def _lift(graph: fx.Graph, values: dict[fx.Node, torch.Tensor], constants: Const
                 constants.values.setdefault(replacement, value.clone())
         replacement.meta = {**node.meta, "val": node.meta["val"] if node.meta.get("val") is not None else value}
         node.replace_all_uses_with(replacement)
+    for node, value in reversed(values.items()):
+        # Checks of constants, which have passed just now; no dead code to torch.
+        if value is None and not node.users:
+            graph.erase_node(node)
     graph.eliminate_dead_code()
     for node in [n for n in graph.nodes if n.op == "get_attr" and not n.users]:
         graph.erase_node(node)

@@ -183,6 +183,15 @@ def test_no_one_hot_over_the_vocabulary():
     assert sorted(set(symbols)) == ["attention_backward", "attention_forward", "embedding_backward"]
 
 
+def test_a_check_of_a_constant_leaves_nothing(lowering):
+    """F.one_hot's, of a tensor that forward closes over: its value has been checked."""
+    table = torch.tensor([0, 3, 3, 1, 4, 2])
+    imported = import_model(
+        Operation(lambda x: x * F.one_hot(table, 5)), lambda out, target: out.sum(), zoo.regression((5,), (2,))
+    )
+    assert lower_program([imported], lowering)
+
+
 def test_a_batch_of_another_dtype_is_told(lowering):
     """Torch's own error for it, "mat1 and mat2 must have the same dtype", does not come where only shapes are traced."""
     model = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4)).bfloat16()
