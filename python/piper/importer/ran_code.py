@@ -82,7 +82,7 @@ class RanCode:
                 if (id(holder), key) not in seen:
                     seen.add((id(holder), key))
                     self._named.add(holder, key, value, f"{path}.{key}")
-        for kind in (torch.Tensor, torch._C.TensorBase):
+        for kind in torch.Tensor.__mro__[:-1]:
             for name in methods:
                 if name in vars(kind) or hasattr(torch.Tensor, name):
                     self._methods.add(vars(kind), name, vars(kind).get(name, MISSING), f"torch.Tensor.{name}")
@@ -112,7 +112,6 @@ class _Tables:
 
     def __init__(self, hooks: tuple[str, ...]):
         self._hooks = hooks
-        self._names: list[str] = []
         # Nearly all are empty, which is told fastest.
         self._empty: list[dict[Any, Any]] = []
         self._empty_names: list[str] = []

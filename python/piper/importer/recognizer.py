@@ -82,7 +82,7 @@ class LossRecognizer(TorchFunctionMode):
         self._items: dict[int, tuple[torch.Tensor, tuple, list[Pieces]]] = {}
         #: Where scalars were made.
         self._lines: dict[int, tuple[torch.Tensor, str]] = {}
-        self._floors: dict[int, tuple[torch.Tensor, Pieces, float]] = {}
+        self._floors: dict[int, tuple[torch.Tensor, tuple, tuple[Pieces, float]]] = {}
         self._constants = {id(tensor): tensor for tensor in constants}
         self._varying: dict[int, torch.Tensor] = {}
         self._add_batch(batch)
@@ -107,9 +107,9 @@ class LossRecognizer(TorchFunctionMode):
 
     def pieces_of(self, value: torch.Tensor) -> Pieces:
         """The pieces of a tensor."""
-        found = self._pieces.get(id(value))
-        if found is not None and found[0] is value and found[1] == _state(value):
-            return found[2]
+        found = _noted(self._pieces, value)
+        if found is not None:
+            return found
         if self._is_constant(value):
             return leaf(value, CONSTANT)
         if value.dim():
@@ -140,6 +140,9 @@ class LossRecognizer(TorchFunctionMode):
             return self._note_parts(func, args, result)
         if not isinstance(result, torch.Tensor):
             return result
+        # What was known of a tensor that the call changed in place; a trace does not count versions.
+        for table in (self._pieces, self._items, self._floors):
+            table.pop(id(result), None)
         if loss is not None:
             self._note(result, _of_loss(loss))
         elif rule is not None:
@@ -182,8 +185,7 @@ class LossRecognizer(TorchFunctionMode):
         return self._varying.get(id(value)) is not value and value.grad_fn is None and not value.requires_grad
 
     def _items_of(self, value: torch.Tensor) -> list[Pieces] | None:
-        found = self._items.get(id(value))
-        return found[2] if found is not None and found[0] is value and found[1] == _state(value) else None
+        return _noted(self._items, value)
 
     # The rules: each gives the pieces of the call's result, or None where nothing is known of them.
 
@@ -277,9 +279,9 @@ class LossRecognizer(TorchFunctionMode):
             return None if call.is_plain(0) else affine.mapped(pieces, lambda base: base / value)
         if value.dim() or value.requires_grad:
             return None
-        held = self._floors.get(id(value))
-        if held is not None and held[0] is value:
-            return affine.divided(pieces, held[1], held[2])
+        held = _noted(self._floors, value)
+        if held is not None:
+            return affine.divided(pieces, *held)
         return affine.divided(pieces, by, None)
 
     def _negate(self, call: _Call) -> Pieces | None:
@@ -361,7 +363,7 @@ class LossRecognizer(TorchFunctionMode):
         if isinstance(floor, torch.Tensor):
             floor = self._known_number(self.pieces_of(floor))
         if isinstance(floor, (int, float)) and not call.result.dim():
-            self._floors[id(call.result)] = (call.result, call.before[of], float(floor))
+            self._floors[id(call.result)] = (call.result, _state(call.result), (call.before[of], float(floor)))
 
     def _made(self, call: _Call) -> Pieces | None:
         if call.result.dim() or not isinstance(call.args[0], (int, float)):
@@ -433,6 +435,12 @@ _RULES: dict[Callable, Callable] = {
 def _state(tensor: torch.Tensor) -> tuple[int, bool]:
     """Differs after a change in place, and outside of a function of the user's own with a backward: what its forward computes has no gradient inside it."""
     return tensor._version, tensor.requires_grad
+
+
+def _noted(table: dict[int, tuple[torch.Tensor, tuple, Any]], value: torch.Tensor) -> Any:
+    """What a table says of a tensor, if it is still what it was; or None."""
+    found = table.get(id(value))
+    return found[2] if found is not None and found[0] is value and found[1] == _state(value) else None
 
 
 def _tensors(values: Any) -> list[torch.Tensor]:

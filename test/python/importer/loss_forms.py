@@ -49,6 +49,12 @@ def in_place(o, t):
     return loss
 
 
+def floored_then_changed(o, t):
+    count = (t != 1).sum().clamp(min=1)
+    count += 2
+    return (rows(o, t) * (t != 1)).sum() / count
+
+
 def taken_apart(o, t):
     losses = torch.stack([F.cross_entropy(o, t), o.pow(2).mean()])
     first, second = losses.unbind()
@@ -191,6 +197,7 @@ FORMS = {
     "sum of a list": ("class", lambda o, t: sum([F.cross_entropy(o, t), 0.1 * o.abs().mean()])),
     "weighted list": ("class", weighted_list),
     "taken apart": ("class", taken_apart),
+    "floor, then more": ("class", floored_then_changed),
     "sum over length": ("class", lambda o, t: rows(o, t).sum() / len(t)),
     "sum over shape": ("class", lambda o, t: F.cross_entropy(o, t, reduction="sum") / t.shape[0]),
     "sum over numel": ("token", lambda o, t: per_token(o, t).sum() / t.numel()),
@@ -317,6 +324,7 @@ FORMS = {
     "variance": ("value", lambda o, t: (o - t).var()),
 }
 REFUSED = [
+    "floor, then more",
     "gaussian nll",
     "dice",
     "root",
