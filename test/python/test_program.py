@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import threading
+import time
 import warnings
 
 import piper
@@ -266,14 +267,22 @@ def test_copies_are_made_by_saving(program):
             copied(program)
 
 
-def test_threads_of_one_rank_take_turns(program):
+def test_threads_of_one_rank_take_turns(program, monkeypatch):
     """What a thread reads after its run is of that run."""
+    read = program._execution.read_gradient
+
+    def read_later(name):
+        # Long enough for another thread to run in between.
+        time.sleep(0.002)
+        return read(name)
+
+    monkeypatch.setattr(program._execution, "read_gradient", read_later)
     batches = [batch(seed) for seed in range(4)]
     wanted = [program.gradients(*each) for each in batches]
     wrong = []
 
     def work(index):
-        for _ in range(25):
+        for _ in range(5):
             got = program.gradients(*batches[index])
             wrong.extend(name for name, value in got.items() if not torch.equal(value, wanted[index][name]))
 
